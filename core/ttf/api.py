@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+_FILES: Final = ("pairs", "bank", "context")
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
 _MINE_KEYS: Final[Mapping[str, str]] = {
     "k": "miner.k",
@@ -92,14 +94,17 @@ def train(
 
     `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
     train` (`pairs=`, `lr=`, `miner=`); `sets` sets any key, e.g. `{"tower.query.hidden": 512}`.
-    `progress` shows the command's progress on standard error, or in the cell of a notebook.
+    `pairs` may be a mapping of arrays, `{"X_train": ...}`, and `bank` an array, a tensor or a frame:
+    they are written to the folder of the run. `progress` shows the command's progress on standard error, or in the cell of a notebook.
     The training has a process of its own, so a crash costs only some steps; `supervised=False`
     trains in this process, for debuggers.
     """
     from ttf.rundir.request import TrainRequest
 
-    source, flags = _config(config), _values({**(sets or {}), **overrides})
+    files, arrays = _without_arrays(overrides)
+    source, flags = _config(config), _values({**(sets or {}), **files})
     folder = RunFolder.new(None if out is None else Path(out))
+    flags |= _written(arrays, folder)
     request = TrainRequest(
         run_dir=str(folder.path),
         config=source,
@@ -109,6 +114,31 @@ def train(
         progress=progress,
     )
     return Run(path=folder.path, summary=run(request, folder, supervised=supervised))
+
+
+def _without_arrays(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The overrides, and those of them that are arrays and not paths."""
+    given = {role: overrides[role] for role in _FILES if role in overrides}
+    arrays = {r: v for r, v in given.items() if v is not None and not _is_path(v)}
+    return {name: v for name, v in overrides.items() if name not in arrays}, arrays
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _written(arrays: Mapping[str, Any], folder: RunFolder) -> dict[str, str]:
+    """Writes arrays into the folder of a new run, which goes again if that fails."""
+    if not arrays:
+        return {}
+    from ttf.data.given_arrays import write_given
+
+    try:
+        return write_given(arrays, folder.inputs)
+    except BaseException:
+        folder.abandon()
+        folder.close()
+        raise
 
 
 def _config(config: ConfigSource) -> str | Mapping[str, Any] | None:
@@ -135,10 +165,21 @@ def _values(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def resume(run_dir: Path | str, *, progress: bool = False, supervised: bool = True) -> Run:
-    """Continues a run from its newest intact checkpoint; returns a finished run unchanged."""
+def resume(
+    run_dir: Path | str,
+    *,
+    progress: bool = False,
+    supervised: bool = True,
+    allow_remote: bool = False,
+) -> Run:
+    """Continues a run from its newest intact checkpoint; returns a finished run unchanged.
+
+    `allow_remote`: also with data at a URL, which the folder's own run.toml names.
+    """
     folder = RunFolder.existing(Path(run_dir))
-    summary = resume_run(folder, progress=progress, supervised=supervised)
+    summary = resume_run(
+        folder, progress=progress, supervised=supervised, allow_remote=allow_remote
+    )
     return Run(path=folder.path, summary=summary)
 
 
@@ -158,7 +199,14 @@ def plan(
 
     source = _config(config)
     file = Path(source) if isinstance(source, str) else source
-    return plan_resolved(resolve(file, flags=_values({**(sets or {}), **overrides}), safe=safe))
+    files, arrays = _without_arrays(overrides)
+    with tempfile.TemporaryDirectory(prefix="ttf-plan-") as scratch:
+        flags = _values({**(sets or {}), **files})
+        if arrays:
+            from ttf.data.given_arrays import write_given
+
+            flags |= write_given(arrays, Path(scratch))
+        return plan_resolved(resolve(file, flags=flags, safe=safe))
 
 
 def mine(
@@ -170,6 +218,7 @@ def mine(
     similarity: Literal["cosine", "dot"] = "cosine",
     overwrite: bool = False,
     progress: bool = False,
+    allow_remote: bool = False,
     **overrides: Unpack[MineOverrides],
 ) -> Mined:
     """Mines a candidate table for a run's training queries, or for the vectors of a file.
@@ -193,7 +242,9 @@ def mine(
         target, other = Path(out), None if bank is None else Path(bank)
         storage, unit = resolved.config.data.storage, similarity == "cosine"
         if run_dir is not None:
-            opened = vectors.run_inputs(Path(run_dir), other, target, say=reporter.note)
+            opened = vectors.run_inputs(
+                Path(run_dir), other, target, say=reporter.note, allow_remote=allow_remote
+            )
         else:
             assert queries is not None
             assert other is not None
@@ -213,6 +264,7 @@ def resume_run(
     progress: bool = True,
     supervised: bool = True,
     own_process: bool = False,
+    allow_remote: bool = False,
 ) -> Summary:
     """Continues a run from its newest intact checkpoint; only shows a finished one."""
     from ttf.rundir.request import TrainRequest
@@ -224,7 +276,13 @@ def resume_run(
             error.details = {"run_dir": str(folder.path), "summary": summary}
             raise error
         return {**summary, "run_dir": str(folder.path)}
-    request = TrainRequest(run_dir=str(folder.path), resume=True, json=json, progress=progress)
+    request = TrainRequest(
+        run_dir=str(folder.path),
+        resume=True,
+        json=json,
+        progress=progress,
+        remote=allow_remote,
+    )
     return run(request, folder, supervised=supervised, own_process=own_process)
 
 
@@ -309,11 +367,12 @@ def evaluate_run(
     pairs: Path | None = None,
     bank: Path | None = None,
     k: Sequence[int] = (1, 10, 100, 500),
+    allow_remote: bool = False,
 ) -> dict[str, Any]:
     """Metrics of a finished run's towers on validation pairs, against the full bank."""
     from ttf.training.inference import open_run
 
-    with open_run(run_dir, pairs=pairs, bank=bank) as opened:
+    with open_run(run_dir, pairs=pairs, bank=bank, allow_remote=allow_remote) as opened:
         return opened.evaluate(k)
 
 
@@ -323,24 +382,26 @@ def evaluate(
     pairs: Path | str | None = None,
     bank: Path | str | None = None,
     k: Sequence[int] = (1, 10, 100, 500),
+    allow_remote: bool = False,
 ) -> Mapping[str, float]:
-    """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`."""
+    """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`. `allow_remote`: see `resume`."""
     found = evaluate_run(
         Path(run_dir),
         pairs=None if pairs is None else Path(pairs),
         bank=None if bank is None else Path(bank),
         k=k,
+        allow_remote=allow_remote,
     )
     metrics: Mapping[str, float] = found["metrics"]
     return metrics
 
 
-def load(run_dir: Path | str) -> Model:
+def load(run_dir: Path | str, *, allow_remote: bool = False) -> Model:
     """The trained towers of a run, of an unfinished one those it has so far; close it (or use
-    `with`) when done."""
+    `with`) when done. `allow_remote`: see `resume`."""
     from ttf.training.inference import open_run
 
-    return open_run(Path(run_dir))
+    return open_run(Path(run_dir), allow_remote=allow_remote)
 
 
 def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:

@@ -186,6 +186,11 @@ isolation = one_of(
         "Where the miner runs; process: in its own process; none: in this one. [default: process]"
     ),
 )
+allow_remote = click.option(
+    "--allow-remote",
+    is_flag=True,
+    help="Also open data at network addresses that only the files of this folder name.",
+)
 resume_study = path("--resume", metavar="DIR", help="Continue this study.")
 hang_timeout = click.option(
     "--hang-timeout",

@@ -104,6 +104,7 @@ configuration or the data is wrong.""",
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
 @options.path("--out", help="Folder of the study. [default: runs/ab-001, ...]")
 @options.resume_study
+@options.allow_remote
 @options.path(
     "--csv",
     metavar="FILE",
@@ -128,6 +129,7 @@ def command(
     keep_runs: bool,
     out: Path | None,
     resume: Path | None,
+    allow_remote: bool,
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -154,7 +156,7 @@ def command(
                 f"{', '.join(others)}.",
                 hint="To change something, start a new study. Only --repeats can be increased.",
             )
-        study = ABStudy.reopened(resume, repeats)
+        study = ABStudy.reopened(resume, repeats, allow_remote=allow_remote)
     _carry_out(study, limits, places, as_json)
 
 

@@ -76,6 +76,7 @@ culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the dat
 @options.sets
 @options.path("--out", help="Folder of the study. [default: runs/bisect-001, ...]")
 @options.resume_study
+@options.allow_remote
 @options.as_json
 def command(
     run_toml: Path | None,
@@ -83,6 +84,7 @@ def command(
     max_runs: int | None,
     out: Path | None,
     resume: Path | None,
+    allow_remote: bool,
     as_json: bool,
     **request: Any,
 ) -> None:
@@ -105,7 +107,8 @@ def command(
                 "--out or --set.",
                 hint="To change something, start a new study.",
             )
-        _carry_out(BisectStudy.open(resume), limits, as_json)
+        study = BisectStudy.open(resume, allow_remote=allow_remote)
+        _carry_out(study, limits, as_json)
         return
     if run_toml is None:
         raise ConfigError("No configuration was given.", hint="ttf bisect run.toml")

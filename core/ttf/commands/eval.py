@@ -32,14 +32,20 @@ Examples:
     default="1,10,100,500",
     help="Numbers of documents for which recall is computed.",
 )
+@options.allow_remote
 @options.as_json
 def command(
-    run_dir: Path, pairs: Path | None, bank: Path | None, ks: tuple[int, ...], as_json: bool
+    run_dir: Path,
+    pairs: Path | None,
+    bank: Path | None,
+    ks: tuple[int, ...],
+    allow_remote: bool,
+    as_json: bool,
 ) -> None:
     """Compute exact recall@k, MRR@10 and nDCG@10 of the validation pairs with the full bank."""
     from ttf import api
 
-    found = api.evaluate_run(run_dir, pairs=pairs, bank=bank, k=ks)
+    found = api.evaluate_run(run_dir, pairs=pairs, bank=bank, k=ks, allow_remote=allow_remote)
     metrics = found["metrics"]
     show_result(found, table([(name, number(value)) for name, value in metrics.items()]), as_json)
     for note in found["notes"]:

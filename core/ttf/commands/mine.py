@@ -71,6 +71,7 @@ interrupted command, run it again."""
     "--similarity", "cosine", "dot", help="Similarity, only with --queries. [default: cosine]"
 )
 @options.overwrite
+@options.allow_remote
 @options.sets
 @options.as_json
 def command(
@@ -80,6 +81,7 @@ def command(
     out: Path,
     similarity: str | None,
     overwrite: bool,
+    allow_remote: bool,
     sets: tuple[str, ...],
     as_json: bool,
     **flags: Any,
@@ -107,7 +109,7 @@ def command(
         policy = prepared_policy(Resolved(config=config, origins={}), reporter.note)
         unit = (similarity or config.loss.similarity) == "cosine"
         if run_dir is not None:
-            found = run_inputs(run_dir, bank, out, say=reporter.note)
+            found = run_inputs(run_dir, bank, out, say=reporter.note, allow_remote=allow_remote)
         else:
             assert queries is not None and bank is not None
             storage = config.data.storage

@@ -20,11 +20,12 @@ The run keeps its configuration. To change something, start a new run with its r
   ttf train runs/run-001/run.toml --lr 3e-4 --out runs/slower"""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
+@options.allow_remote
 @options.as_json
 @options.in_process
-def command(run_dir: Path, as_json: bool, in_process: bool) -> None:
+def command(run_dir: Path, allow_remote: bool, as_json: bool, in_process: bool) -> None:
     """Continue a run where it stopped, from its newest intact checkpoint.
 
     On the CPU, the final weights are bitwise equal to those of an uninterrupted run.
     """
-    resume_here(run_dir, as_json, in_process)
+    resume_here(run_dir, as_json, in_process, allow_remote=allow_remote)

@@ -35,9 +35,16 @@ The file with the queries needs an array `vectors`, X_*, or seq_* (rows of the r
     ),
 )
 @options.overwrite
+@options.allow_remote
 @options.as_json
 def command(
-    run_dir: Path, queries: Path, k: int, out: Path | None, overwrite: bool, as_json: bool
+    run_dir: Path,
+    queries: Path,
+    k: int,
+    out: Path | None,
+    overwrite: bool,
+    allow_remote: bool,
+    as_json: bool,
 ) -> None:
     """Find the best documents for queries (exact search), best first.
 
@@ -50,7 +57,7 @@ def command(
 
     if out is not None:
         check_output(str(out), overwrite=overwrite)
-    with api.load(run_dir) as model:
+    with api.load(run_dir, allow_remote=allow_remote) as model:
         found = model.search_file(queries, k, out, overwrite=overwrite)
         for note in model.notes:
             say(note)

@@ -35,6 +35,12 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 @configuration.flags
 @options.path("--resume", metavar="DIR", help="Continue this run, like ttf resume.")
 @click.option(
+    "--allow-remote/--no-remote",
+    default=None,
+    help="Open data at network addresses. [default: those of your own files and options, not those "
+    "that only the folder of --resume names]",
+)
+@click.option(
     "--plan",
     is_flag=True,
     help="Print what the run would do, with predicted memory and time, and end. Without data, "
@@ -48,6 +54,7 @@ def command(
     sets: tuple[str, ...],
     safe: bool,
     resume: Path | None,
+    allow_remote: bool | None,
     plan: bool,
     as_json: bool,
     in_process: bool,
@@ -63,7 +70,7 @@ def command(
     if resume is not None:
         others = {str(run_toml): run_toml, "--out": out, "--set": sets, "--plan": plan}
         _refuse([name for name, value in others.items() if value] + [*given] + ["--safe"] * safe)
-        resume_here(resume, as_json, in_process)
+        resume_here(resume, as_json, in_process, allow_remote=bool(allow_remote))
         return
     from ttf import api
 
@@ -87,6 +94,7 @@ def command(
         flags={name: str(v) if isinstance(v, Path) else v for name, v in given.items()},
         safe=safe,
         remedies=False if configuration.NO_REMEDIES in given else None,
+        remote=allow_remote is not False,
         json=as_json,
     )
     report_run(api.run(request, folder, supervised=not in_process, own_process=True), as_json)
@@ -124,16 +132,23 @@ def _command_line(
 # --- a run that has ended --------------------------------------------------------------------------
 
 
-def resume_here(run_dir: Path, as_json: bool, in_process: bool) -> None:
+def resume_here(
+    run_dir: Path, as_json: bool, in_process: bool, *, allow_remote: bool = False
+) -> None:
     """Runs `ttf resume` and `ttf train --resume`."""
     from ttf import api
     from ttf.rundir.run_folder import RunFolder
 
     folder = RunFolder.existing(run_dir)
     supervised = not in_process
-    report_run(
-        api.resume_run(folder, json=as_json, supervised=supervised, own_process=supervised), as_json
+    summary = api.resume_run(
+        folder,
+        json=as_json,
+        supervised=supervised,
+        own_process=supervised,
+        allow_remote=allow_remote,
     )
+    report_run(summary, as_json)
 
 
 def report_run(summary: Mapping[str, Any], as_json: bool) -> None:

@@ -4,7 +4,8 @@ checkers. A test compares them with the flags and the keys that they set."""
 from __future__ import annotations
 
 import os
-from typing import Literal, SupportsFloat, SupportsIndex, TypeAlias, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypedDict
 
 Path: TypeAlias = str | os.PathLike[str]
 # Numbers of Python, NumPy and torch; text is none of these.
@@ -13,12 +14,18 @@ Real: TypeAlias = SupportsFloat
 Auto: TypeAlias = Literal["auto"]
 
 
+class Rows(Protocol):
+    """An array, a tensor or a frame."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
 class Overrides(TypedDict, total=False):
     """Named like the flags of `ttf train`; each wins over the same key of the configuration."""
 
-    pairs: Path
-    bank: Path
-    context: Path
+    pairs: Path | Mapping[str, object]
+    bank: Path | Mapping[str, object] | Rows
+    context: Path | Mapping[str, object] | Rows
     val_split: Real | Auto
     storage: str
     tower: str

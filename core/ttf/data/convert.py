@@ -97,7 +97,7 @@ def converted(rows: Rows, dtype: DType, where: str) -> Rows:
         for block in rows.blocks:
             wide = to_float32(block, rows.dtype)
             narrow = from_float32(wide, dtype)
-            _check_range(wide, to_float32(narrow, dtype), start, dtype, where)
+            check_range(wide, to_float32(narrow, dtype), start, dtype, where)
             start += len(block)
             yield narrow
 
@@ -119,7 +119,7 @@ def _widened(store: Streams, name: str) -> Rows:
             with np.errstate(over="ignore"):
                 fitted = block.astype(numpy_dtype(target), copy=False)
             if raw.dtype.name == "float64":
-                _check_range(block, fitted, start, target, f"the array {name!r}")
+                check_range(block, fitted, start, target, f"the array {name!r}")
             elif raw.dtype.name == "uint64" and (block > np.uint64(2**63 - 1)).any():
                 raise BadData(f"The array {name!r} contains numbers that are too large for int64.")
             start += len(block)
@@ -128,9 +128,10 @@ def _widened(store: Streams, name: str) -> Rows:
     return Rows(raw.shape, target, blocks())
 
 
-def _check_range(
+def check_range(
     before: NDArray[Any], after: NDArray[Any], start: int, dtype: DType, where: str
 ) -> None:
+    """Raises BadData that names a row which no longer is finite."""
     lost = np.isfinite(before) & ~np.isfinite(after)
     if lost.any():
         row = start + int(np.flatnonzero(lost.reshape(len(lost), -1).any(axis=1))[0])

@@ -276,6 +276,18 @@ def is_local(uri: str) -> bool:
     return "://" not in uri
 
 
+def refuse_remote(uris: Iterable[str | None], where: str) -> None:
+    """Raises ConfigError for a URL: `where` is a file that may come from somebody else, and ttf
+    opens no address that the user did not name."""
+    remote = [uri for uri in uris if uri and not is_local(uri)]
+    if remote:
+        raise ConfigError(
+            f"{where} names data at the network address {remote[0]}. ttf opens an address only if "
+            "you name it.",
+            hint="If you trust this folder, add --allow-remote.",
+        )
+
+
 def _missing(path: Path) -> DataMissing:
     folder = path.parent
     if not folder.is_dir():

@@ -12,7 +12,7 @@ from ttf.rundir.bounded_json import parsed_line
 from ttf.rundir.confined import open_inside
 
 _LONGEST_LINE: Final = 1 << 20
-_MOST_WITHOUT_END: Final = 64  # Pieces of that length; the file is then no file of lines.
+_MOST_WITHOUT_END: Final = 8  # Pieces of that length; the file is then no file of lines.
 _BLOCK: Final = 1 << 20
 _SEARCHED: Final = 32 << 20  # The last bytes of a file that are searched for a line.
 

@@ -20,6 +20,7 @@ from ttf.rundir.confined import open_inside
 from ttf.rundir.disk_retry import Patience
 from ttf.rundir.durable import file_written_whole, finite
 from ttf.rundir.json_lines import raw_lines
+from ttf.rundir.typed_json import is_number
 
 _SYNC_AT_BYTES: Final = 4 << 20
 # Held in memory while the disk fails; a run writes some 200 bytes a step.
@@ -173,7 +174,8 @@ def _lines_until(path: Path, step: int) -> Iterator[bytes]:
         # Without its end it may be a part that happens to be valid: '{...}' is whole, 12 of 123 not.
         if record is None or not line.endswith(b"\n"):
             continue
-        if record.get("step", 0) < step + (record.get("type") != "mining"):
+        at = record.get("step", 0)
+        if is_number(at) and at < step + (record.get("type") != "mining"):
             yield line
 
 

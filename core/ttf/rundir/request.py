@@ -58,6 +58,7 @@ class TrainRequest:
     # Environment variables that the trainer does not get, see `hides_faults`.
     left_out: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()  # What the user typed, for the manifest.
+    remote: bool = True  # False: data behind a URL is refused, nobody here has named it.
 
 
 class ToTrainer(TypedDict, total=False):

@@ -74,6 +74,7 @@ class RunFolder:
         self.model = path / "model"
         self.summary = path / "summary.json"
         self.incidents = path / "incidents"
+        self.inputs = path / "inputs"  # Arrays of a Python caller.
         self.supervision = path / "supervision.json"
         self.flight = path / "flight.bin"
         self.stderr = path / "stderr.txt"
@@ -133,6 +134,7 @@ class RunFolder:
                 remove_if_there(path, self.path)
             for path in (self.candidates, self.index, self.path / "report.html"):
                 remove_if_there(path, self.path)
+        remove_if_there(self.inputs, self.path)
         own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
         for name in (*own, self.memory.name, self.supervision.name):
             remove_if_there(self.path / name, self.path)

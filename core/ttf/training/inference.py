@@ -54,11 +54,18 @@ class Found:
         return f"Found({queries:,} queries x {k:,} documents; ids are {self.ids_are})"
 
 
-def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | None = None) -> Model:
+def open_run(
+    run_dir: Path,
+    *,
+    pairs: Path | None = None,
+    bank: Path | str | None = None,
+    allow_remote: bool = False,
+) -> Model:
     """Opens a run with its own data, or with other pairs or another bank; of a run that has not
     finished, the model it has so far.
 
-    Opens the bank at once, the pairs when `evaluate` is called.
+    Opens the bank at once, the pairs when `evaluate` is called. `allow_remote`: also where only the
+    run's own run.toml names a URL.
     """
     from ttf.training.launch import prepared_policy, read_config
 
@@ -71,6 +78,10 @@ def open_run(run_dir: Path, *, pairs: Path | None = None, bank: Path | str | Non
     data = resolved.config.data
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
+    if not allow_remote:
+        own_pairs = pairs is None or not (bank or data.bank)  # without a bank, they are it
+        own = data.pairs if own_pairs else None, None if bank else data.bank, data.context
+        plugins.refuse_remote(own, str(folder.config))
     config = resolved.config.model_copy(update={"data": other})
     opening = Opening(other, seed=resolved.config.train.seed, own_pairs=data.pairs)
     try:

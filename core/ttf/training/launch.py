@@ -128,6 +128,17 @@ def _surroundings(request: TrainRequest, link: Link) -> Iterator[str]:
 
 
 def _configuration(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:
+    resolved = _resolved(request, folder, link)
+    if not request.remote:
+        from ttf.host import plugins
+
+        data = resolved.config.data
+        where = folder.config if request.resume else "The configuration"
+        plugins.refuse_remote((data.pairs, data.bank, data.context), str(where))
+    return resolved
+
+
+def _resolved(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:
     if request.resume:
         return read_config(
             folder, to_train=True, overlay=request.overlay, before_plugins=link.limits

@@ -17,6 +17,8 @@ from ttf_storage._stored_rows import READ_AS
 
 HEAD_BYTES: Final = 16384  # enough for any header that numpy accepts (10,000 characters)
 
+_LARGEST: Final = 1 << 60
+_LONGEST_EMPTY: Final = 1 << 31
 _MOST_TURNED_BYTES: Final = 1 << 30
 _PARSERS: Final = {
     (1, 0): npy_format.read_array_header_1_0,
@@ -65,9 +67,16 @@ def parse_header(head: bytes, where: str) -> NpyHeader:
             f"{where} has a damaged or unsupported .npy header: {str(error)[:200]}",
             hint="Write the array again with numpy.save or numpy.savez.",
         ) from error
-    if any(isinstance(n, bool) or n < 0 for n in shape):
-        raise BadData(f"{where} has a header with the impossible shape {shape}.")
+    if any(isinstance(n, bool) or n < 0 for n in shape) or beyond(shape, dtype.itemsize):
+        raise BadData(f"{where} has a header with the impossible shape {str(shape)[:200]}.")
     return NpyHeader(tuple(shape), dtype, bool(fortran), stream.tell())
+
+
+def beyond(shape: tuple[int, ...], itemsize: int) -> bool:
+    """Whether no memory has room for such a shape. One without a single number takes none, but to
+    count its rows would take for ever."""
+    numbers = math.prod(max(1, n) for n in shape)
+    return numbers * max(1, itemsize) > _LARGEST or (0 in shape and numbers > _LONGEST_EMPTY)
 
 
 def check_extent(header: NpyHeader, held_bytes: int, where: str) -> None:

@@ -111,7 +111,8 @@ def checked_store(uri: str) -> CheckedStore:
         return CheckedStore(FsspecStore.from_url(uri, read_only=True))
     if path.is_dir():
         return CheckedStore(LocalStore(path, read_only=True), functools.partial(_in_folder, path))
-    archive = zipfile.ZipFile(open_named(path))
+    open_named(path).close()  # refuses a pipe
+    archive = zipfile.ZipFile(path)
     inner = ZipStore(path, mode="r", read_only=True)
     return CheckedStore(inner, functools.partial(_in_archive, archive))
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ttf import BadData, DType, open_inside
+from ttf_storage._npy_header import beyond
 from ttf_storage._stored_rows import READ_AS
 
 _TOO_LARGE: Final = 1 << 48
@@ -270,8 +271,8 @@ def _key_encoding(encoding: Any) -> tuple[str, str]:
 
 def _extent(values: Any, least: int = 0) -> tuple[int, ...]:
     extent = tuple(values)
-    if any(type(n) is not int or not least <= n < _TOO_LARGE for n in extent):
-        raise ValueError(f"{list(extent)} is not a valid shape")
+    if any(type(n) is not int or not least <= n < _TOO_LARGE for n in extent) or beyond(extent, 1):
+        raise ValueError(f"{str(list(extent))[:200]} is not a valid shape")
     return extent
 
 

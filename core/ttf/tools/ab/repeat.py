@@ -46,9 +46,12 @@ def run_folder_name(setup: ABSetup, arm: str, block: int) -> str:
     return f"{block:03d}-{setup.arm(arm).slug}"
 
 
-def start_repeat(setup: ABSetup, cell: Cell, study: Path) -> StartedRun | FinishedRun[Sample]:
+def start_repeat(
+    setup: ABSetup, cell: Cell, study: Path, *, allow_remote: bool = True
+) -> StartedRun | FinishedRun[Sample]:
     folder = study / "runs" / run_folder_name(setup, cell.arm, cell.block)
-    return StartedRun(train_words(setup, cell), folder, cwd=Path(setup.cwd))
+    words = [*train_words(setup, cell), *([] if allow_remote else ["--no-remote"])]
+    return StartedRun(words, folder, cwd=Path(setup.cwd))
 
 
 def finish_repeat(cell: Cell, run: StartedRun, *, keep: bool) -> FinishedRun[Sample]:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ttf.rundir.confined import is_plain_name
+from ttf.tools.ab.sample import Sample
 
 _MOST_ARMS: Final = 64
 _MOST_REPEATS: Final = 10_000
 _MOST_SEED: Final = 1 << 62
+_MOST_STEPS: Final = 1 << 48
 
 
 class Cell(NamedTuple):
@@ -121,6 +123,16 @@ class ABSetup:
     @property
     def configs(self) -> Mapping[str, str]:
         return {arm.toml: arm.toml_sha256 for arm in self.arms}
+
+    def problem_with(self, sample: Sample) -> str:
+        """Why this cannot be a repeat of the study; empty if it can."""
+        if sample.arm not in self.names:
+            return f"There is no arm {sample.arm!r}."
+        if not 1 <= sample.block <= self.repeats or not 0 <= sample.position < len(self.arms):
+            return f"There is no repeat {sample.block}, position {sample.position}."
+        if not 0 <= sample.steps < _MOST_STEPS:
+            return f"A repeat cannot have {sample.steps} steps."
+        return ""
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)

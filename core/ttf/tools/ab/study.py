@@ -62,8 +62,9 @@ class ABStudy(Study[ABSetup, Sample]):
         runs = [dataclass_from(Sample, line) for line in lines]
         if setup.problem:
             raise ValueError(setup.problem)
-        if unknown := {run.arm for run in runs} - set(setup.names):
-            raise ValueError(f"there is no arm {min(unknown)!r}")
+        for run in runs:
+            if problem := setup.problem_with(run):
+                raise ValueError(problem)
         record = dataclass_from(StudyRecord, settings.get("record", {}))
         return cls(folder=folder, setup=setup, runs=runs, record=record)
 
@@ -71,9 +72,11 @@ class ABStudy(Study[ABSetup, Sample]):
         return {run_folder_name(self.setup, s.arm, s.block) for s in self.runs if s.counted}
 
     @classmethod
-    def reopened(cls, folder: Path, repeats: int | None = None) -> Self:
+    def reopened(
+        cls, folder: Path, repeats: int | None = None, *, allow_remote: bool = True
+    ) -> Self:
         """Locks a study to continue it, with more repeats if given."""
-        study = cls.open(folder)
+        study = cls.open(folder, allow_remote=allow_remote)
         try:
             if repeats is not None:
                 study.extend(repeats)
@@ -183,7 +186,8 @@ class _BlockPlanner(Planner[Cell, Sample]):
         return wave
 
     def start(self, task: Cell) -> StartedRun | FinishedRun[Sample]:
-        return start_repeat(self.study.setup, task, self.study.folder)
+        study = self.study
+        return start_repeat(study.setup, task, study.folder, allow_remote=study.allow_remote)
 
     def finish(self, task: Cell, run: StartedRun) -> FinishedRun[Sample]:
         return finish_repeat(task, run, keep=self.limits.keep_runs)

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ttf.errors import TtfError
+from ttf.host.plugins import refuse_remote
 from ttf.rundir.confined import is_plain_name, names_in
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, Result, StartedRun, result_of, tidy
+from ttf.tools.studies.study import SETTINGS
 
 LABEL_JOINT: Final = "+"  # between the ingredients in the name of a folder of changed data
 _MOST_FACTORS: Final = 32
@@ -160,17 +162,19 @@ def _toml(value: Any) -> str:
 
 
 def start_trial(
-    setup: BisectSetup, trial: Trial, study: Path
+    setup: BisectSetup, trial: Trial, study: Path, *, allow_remote: bool = True
 ) -> StartedRun | FinishedRun[BisectRun]:
     """A finished run if its data cannot be written."""
     began = time.monotonic()
+    if not allow_remote:
+        refuse_remote((str(uri or "") for uri in setup.data.values()), str(study / SETTINGS))
     try:
         edits = edits_for(setup, trial.ablated, study)
     except TtfError as error:
         code = int(error.exit_code)
         run = BisectRun(**trial._asdict(), result="invalid", reason=str(error), exit_code=code)
         return _finished(run)
-    words = train_words(setup, edits, trial.seed)
+    words = [*train_words(setup, edits, trial.seed), *([] if allow_remote else ["--no-remote"])]
     return StartedRun(words, study / "runs" / f"{trial.run:03d}", began=began)
 
 

@@ -225,7 +225,8 @@ class _TrialPlanner(Planner[Trial, BisectRun]):
         return [Trial(run=number, ablated=names, seed=setup.seed + number)]
 
     def start(self, task: Trial) -> StartedRun | FinishedRun[BisectRun]:
-        return start_trial(self.study.setup, task, self.study.folder)
+        study = self.study
+        return start_trial(study.setup, task, study.folder, allow_remote=study.allow_remote)
 
     def finish(self, task: Trial, run: StartedRun) -> FinishedRun[BisectRun]:
         return finish_trial(task, run)

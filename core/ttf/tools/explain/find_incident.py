@@ -32,15 +32,15 @@ class Incident:
 def find(path: Path) -> Incident:
     """Raises DataMissing."""
     if (path / INCIDENT).is_file():
-        return _read(path)
+        return _read(path, path)
     if path.is_file() and (path.parent / INCIDENT).is_file():
-        return _read(path.parent)  # incident.json, incident.md, stderr.txt, ... of it
+        return _read(path.parent, path.parent)  # incident.json, incident.md, ... of it
     below = chain(incident_folders(path / "incidents"), incident_folders(path))
     numbered = sorted(
         (folder for folder in below if (folder / INCIDENT).is_file()), key=lambda p: int(p.name)
     )
     if numbered:
-        return _read(numbered[-1], others=len(numbered) - 1)
+        return _read(numbered[-1], path, others=len(numbered) - 1)
     raise _not_found(path)
 
 
@@ -65,9 +65,9 @@ def _not_found(path: Path) -> DataMissing:
     )
 
 
-def _read(folder: Path, others: int = 0) -> Incident:
+def _read(folder: Path, inside: Path, others: int = 0) -> Incident:
     try:
-        document = typed(read_json(folder / INCIDENT, folder), documents.Incident)
+        document = typed(read_json(folder / INCIDENT, inside), documents.Incident)
     except (OSError, ArtifactDamaged) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataMissing(

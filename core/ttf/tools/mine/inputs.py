@@ -75,7 +75,12 @@ def file_inputs(
 
 @contextlib.contextmanager
 def run_inputs(
-    run_dir: Path, bank: Path | str | None, out: Path, *, say: Callable[[str], None]
+    run_dir: Path,
+    bank: Path | str | None,
+    out: Path,
+    *,
+    say: Callable[[str], None],
+    allow_remote: bool = False,
 ) -> Iterator[Inputs]:
     """The training queries of a run, encoded by its tower; row i is row i of the pairs file."""
     from ttf.config.resolve import load_run_toml
@@ -91,7 +96,7 @@ def run_inputs(
         config = config.model_copy(update={"bank": str(bank)})
     refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
     with (
-        open_run(run_dir, bank=bank) as model,
+        open_run(run_dir, bank=bank, allow_remote=allow_remote) as model,
         open_dataset(config, seed=whole.train.seed) as data,
         _beside(out) as temp,
     ):

@@ -74,6 +74,8 @@ class Study(ABC, Generic[SetupT, RunT]):
     setup: SetupT
     runs: list[RunT] = field(default_factory=list)  # in the order they finished, void runs included
     lock: FileLock | None = None
+    # False: its runs open no URL, because only the folder names it, see `refuse_remote`.
+    allow_remote: bool = True
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -125,13 +127,14 @@ class Study(ABC, Generic[SetupT, RunT]):
         return self
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, allow_remote: bool = True) -> Self:
         """Locks a study to continue it. Raises ConfigError if a configuration has changed."""
         cls.read(folder)  # refuses what is no study, before claiming would make a folder of it
         lock = claim(folder, (SETTINGS, cls.JOURNAL, RESULT))
         try:
             study = cls.read(folder)
             study.lock = lock
+            study.allow_remote = allow_remote
             study._refuse_changed_configs()
             durable.remove_leftovers(folder, folder)
             study._remove_unfinished_runs()

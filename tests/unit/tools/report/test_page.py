@@ -137,6 +137,7 @@ def test_every_curve_has_a_chart_that_names_itself(run_dir: Path) -> None:
     assert titles == [
         "Loss",
         "Validation by step",
+        "Change since the first evaluation",
         "Mining yield",
         "Memory use (limit 24.0 GB)",
         "Page cache of mapped files (freed when needed)",

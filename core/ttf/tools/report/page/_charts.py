@@ -19,6 +19,9 @@ from ttf.tools.report.page._timeline import clock_of, incident_marks, timeline
 _STEPS: Final = Axes(x_label="step", whole=True)
 _STEPS_FROM_0: Final = Axes(x_label="step", whole=True, y=(0.0,))
 _MOST_METRICS: Final = 7
+# Speeds above so many times that of the fastest twentieth are spikes.
+_SPIKE: Final = 1.5
+_USUAL: Final = 0.95
 
 
 def charts(run: RunFiles) -> list[Figure]:
@@ -26,6 +29,7 @@ def charts(run: RunFiles) -> list[Figure]:
     return [
         _loss(run),
         _recall(run),
+        _gain(run),
         _by_step(
             "Hardness of the negatives",
             run.mining,
@@ -43,13 +47,7 @@ def charts(run: RunFiles) -> list[Figure]:
         ),
         *_memory(run),
         timeline(run),
-        _by_step(
-            "Speed",
-            run.steps,
-            ("samples_per_s", "samples/s", 1),
-            axes=Axes(x_label="step", whole=True, y=(0.0,), y_text=count),
-            few=0,
-        ),
+        _speed(run),
         _phases(run),
     ]
 
@@ -68,6 +66,37 @@ def _recall(run: RunFiles) -> Figure:
     names = list(dict.fromkeys(name for line in run.evals for name in line.get("metrics", {})))
     curves = [(name, name, colour) for colour, name in enumerate(names[:_MOST_METRICS])]
     return _by_step("Validation by step", lines, *curves)
+
+
+def _gain(run: RunFiles) -> Figure:
+    """On the scale of the metrics themselves, a gain of five points is hard to see."""
+    first = next((line.get("metrics", {}) for line in run.evals), {})
+    lines = [
+        {
+            name: value - first[name]
+            for name, value in line.get("metrics", {}).items()
+            if name in first
+        }
+        | {"step": line.get("step")}
+        for line in run.evals
+    ]
+    curves = [(name, name, colour) for colour, name in enumerate(list(first)[:_MOST_METRICS])]
+    return _by_step("Change since the first evaluation", lines if len(lines) > 1 else [], *curves)
+
+
+def _speed(run: RunFiles) -> Figure:
+    """A single fast step must not flatten all others."""
+    points = _points(run.steps, "step", "samples_per_s")
+    usual = sorted(speed for _, speed in points)
+    most = _SPIKE * usual[int(_USUAL * (len(usual) - 1))] if usual else 0.0
+    higher = sum(speed > most for speed in usual)
+    line = Line(
+        look=Look(name="samples/s", colour=1),
+        points=thin([(step, min(speed, most)) for step, speed in points]),
+    )
+    under = f"Faster steps ({higher:,}) are drawn at {most:,.0f}." if higher else ""
+    axes = Axes(x_label="step", whole=True, y=(0.0,), y_text=count)
+    return line_chart("Speed", [line], axes, under=under)
 
 
 def _phases(run: RunFiles) -> Figure:

@@ -36,7 +36,7 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "miner": ("miner", str),
     "restarts": ("restarts", str),
     "incidents": ("incidents", lambda met: str(len(met))),
-    "exact": ("numbers exact", lambda exact: "yes" if exact else "no"),
+    "exact": ("bitwise as without interruptions", lambda exact: "yes" if exact else "no"),
 }
 
 
