@@ -38,6 +38,8 @@ COMMON: Final = (
     *("--set", "miner.negatives=4", "--set", "miner.refresh=20", "--set", "miner.k=50"),
     *("--set", "evaluate.every=20", "--set", "checkpoint.every_steps=10"),
     *("--set", "supervise.max_restarts=0"),
+    # The last weights, not the best: those may be of a step before the kill.
+    *("--set", "evaluate.keep_best=false", "--set", "evaluate.patience=0"),
 )
 # While the third checkpoint is written; the second is complete.
 KILL: Final = {"TTF_FAILPOINT": "checkpoint.rename:3:kill"}

@@ -218,6 +218,8 @@ class MinerContext:
     `build` raises ConfigError with the figure instead of trying."""
     cache: str | None = None
     """Folder for files of a bank that does not change; None: this bank is thrown away."""
+    queries_at_once: int = 8192
+    """The most queries of one call of `search`; memory is needed for that many, not for all."""
 
 
 class Miner(Protocol):

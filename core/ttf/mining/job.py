@@ -53,7 +53,6 @@ class MiningJob:
     # Folder of the index cache, and the index stays ready for the next job; None: an index is built
     # and thrown away, because its bank is.
     cache: str | None = None
-    chunk: int = 8192  # Queries between two durable points.
 
     def with_miner(self, choice: MinerChoice) -> MiningJob:
         return replace(self, miner=choice.name, options=choice.options)

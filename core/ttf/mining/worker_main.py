@@ -214,8 +214,8 @@ def _search(
     progress: Progress,
 ) -> float:
     started = time.monotonic()
-    while journal.done < len(queries):
-        chunk = np.array(queries[journal.done : journal.done + job.chunk])
+    while journal.done < len(queries):  # each turn ends with a durable point
+        chunk = np.array(queries[journal.done : journal.done + job.context.queries_at_once])
         journal.append(*checked_search(miner, chunk, k, rows, name=job.miner))
         progress(journal.done, len(queries))
     return time.monotonic() - started

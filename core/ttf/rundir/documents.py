@@ -45,6 +45,7 @@ class Summary(TypedDict, total=False):
     samples_per_s: float
     wall_s: float
     peak_anon_mb: float
+    predicted_anon_mb: float  # The peak as `--plan` predicts it.
     deviations: list[str]
     notes: list[str]  # What one must know to judge the result.
     miner: str

@@ -21,7 +21,6 @@ from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.verified_folders import prune_tables
-from ttf.training.auto_settings import Decided
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
@@ -232,7 +231,7 @@ class Recorder:
     def _snapshot(self, step: int) -> Snapshot:
         self._note_peak()
         snapshot = self._state.snapshot(step)
-        snapshot.progress["summary"] = summary_facts(step, self._session.decided, self._state)
+        snapshot.progress["summary"] = summary_facts(step, self._session, self._state)
         return snapshot
 
     def _report_saved(self) -> None:
@@ -259,9 +258,10 @@ class Recorder:
         totals.peak_bytes = max(totals.peak_bytes, peak)
 
 
-def summary_facts(step: int, decided: Decided, state: RunState) -> Summary:
+def summary_facts(step: int, session: Session, state: RunState) -> Summary:
     """The part of a summary that does not depend on how the run ends (the rest: `rundir.summary`);
     totals are over all processes of the run."""
+    decided = session.decided
     config = decided.config
     totals = state.totals
     selection = state.selection
@@ -280,6 +280,7 @@ def summary_facts(step: int, decided: Decided, state: RunState) -> Summary:
         "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
+        "predicted_anon_mb": session.predicted_bytes / 1e6,
         "deviations": list(totals.deviations),
         "notes": list(totals.notes.values()),
         "miner": totals.miner or configured,

@@ -35,6 +35,7 @@ from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.must_fit import refuse_what_cannot_fit
 from ttf.training.optimizer import make_optimizer
+from ttf.training.plan.facts import plan_of
 from ttf.training.remarks import remarks
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
@@ -63,6 +64,8 @@ class Session:
     observers: Observers
     notes: tuple[str, ...]
     """About the data and the settings; to be said when the run begins."""
+    predicted_bytes: int
+    """The most anonymous memory at a time, as `--plan` predicts it."""
 
     @property
     def config(self) -> RunConfig:
@@ -137,6 +140,7 @@ def open_session(
             link=link,
             observers=plugins.observers(decided.config.observers, reporter.note),
             notes=notes,
+            predicted_bytes=plan_of(decided, data, policy).peak_anon_bytes,
         )
 
 

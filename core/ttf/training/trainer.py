@@ -303,7 +303,7 @@ class Trainer:
         summary = summarize(
             folder,
             ending,
-            summary_facts(self.loop.step, session.decided, self._state),
+            summary_facts(self.loop.step, session, self._state),
             restarts=link.history.restarts if link.history is not None else 0,
             deviations=[c.deviation for c in link.overlay.values() if c.deviation],
         )

@@ -43,7 +43,8 @@ class ExactFactory:
         first = "bf16" if processor().bf16_unit else "fp32"
         per_row_s = 2.0 * dim / FLOPS_PER_S[first] + PER_SCORE_S[first]
         per_query_s = rows * per_row_s + PER_QUERY_S + PER_ANSWER_S * min(k, rows)
-        held = queries * (8 * dim + 18 * max(4 * k, 1024) + 12 * k) + rows * (dim // 16 + 8)
+        per_query = 8 * dim + 18 * max(4 * k, 1024) + 12 * k
+        held = min(queries, context.queries_at_once) * per_query + rows * (dim // 16 + 8)
         return MinerCost(
             build_s=0.0,
             search_s=queries * per_query_s / context.threads,

@@ -119,10 +119,11 @@ def ivf_bytes(rows: int, dim: int) -> int:
 
 def _flat_cost(rows: int, dim: int, queries: int, k: int, context: MinerContext) -> MinerCost:
     flops = 2.0 * rows * dim * queries
+    at_once = min(queries, context.queries_at_once)
     return MinerCost(
         build_s=0.0,
         search_s=flops / (FLAT_FLOPS_PER_S * context.threads),
-        anon_bytes=min(context.budget_bytes, 4 * rows * dim + 36 * queries * k),
+        anon_bytes=min(context.budget_bytes, 4 * rows * dim + 36 * at_once * k),
         disk_bytes=0,
     )
 

@@ -86,7 +86,8 @@ def in_chunks_of_200(monkeypatch: pytest.MonkeyPatch) -> None:
     real_do = Searcher.do
 
     def do(self: Searcher, job: MiningJob, *rest: Any) -> Any:
-        return real_do(self, dataclasses.replace(job, chunk=200), *rest)
+        context = dataclasses.replace(job.context, queries_at_once=200)
+        return real_do(self, dataclasses.replace(job, context=context), *rest)
 
     monkeypatch.setattr(Searcher, "do", do)
 

@@ -21,3 +21,12 @@ def test_a_digest_fits_a_line_and_can_be_compared() -> None:
     rows = dict(summary_rows({"weights_sha256": digest, "steps": 1536}))
     assert rows["weights"] == "sha256 d68ec6f5bd28dce3..."
     assert max(map(len, table(list(rows.items()), width=39).splitlines())) < 40
+
+
+def test_the_peak_of_memory_stands_beside_its_prediction() -> None:
+    rows = dict(summary_rows({"peak_anon_mb": 665.6, "predicted_anon_mb": 731.25}))
+    assert rows["peak memory"] == "665.6 MB (anonymous + shared)"
+    assert rows["predicted"] == "731.2 MB, 10% more than the peak"
+    rows = dict(summary_rows({"peak_anon_mb": 700.0, "predicted_anon_mb": 630.0}))
+    assert rows["predicted"] == "630 MB, 10% less than the peak"
+    assert "predicted" not in dict(summary_rows({"peak_anon_mb": 700.0}))

@@ -46,6 +46,8 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name, (label, unit) in _FIGURES.items()
         if summary.get(name) is not None
     ]
+    if summary.get("predicted_anon_mb") and summary.get("peak_anon_mb"):
+        rows.append(("predicted", predicted_memory(summary)))
     for name, value in (summary.get("metrics") or {}).items():
         start = f"  (before training {before[name]:.4f})" if name in before else ""
         rows.append((name, f"{value:.4f}{start}"))
@@ -57,6 +59,14 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if summary.get("run_dir"):
         rows.append(("folder", str(summary["run_dir"])))
     return rows
+
+
+def predicted_memory(summary: Mapping[str, Any]) -> str:
+    """'812.0 MB, 3% less than the peak'"""
+    predicted, peak = summary["predicted_anon_mb"], summary["peak_anon_mb"]
+    off = round(100 * (predicted - peak) / peak)
+    than = "as much as" if not off else f"{abs(off)}% {'more' if off > 0 else 'less'} than"
+    return f"{_text.number(predicted)} MB, {than} the peak"
 
 
 def last_lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -16,12 +16,17 @@ from ttf.training.schedule import num_evaluations, num_refreshes
 
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
-    """Reads headers, positives and a sample of the vectors; builds no tower and writes nothing."""
+    """Reads headers and positives; builds no tower and writes nothing."""
     with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         decided = decide(resolved, data, policy)
-        config = decided.config
-        facts = _facts(data, config.data.storage)
-        return make_plan(config, facts, _choices(decided, data, policy))
+        return plan_of(decided, data, policy, arrays=_arrays(data, decided.config.data.storage))
+
+
+def plan_of(
+    decided: Decided, data: Dataset, policy: DevicePolicy, *, arrays: tuple[ArrayFacts, ...] = ()
+) -> Plan:
+    """The plan of an open run. `arrays` only describe the files."""
+    return make_plan(decided.config, _facts(data, arrays), _choices(decided, data, policy))
 
 
 def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
@@ -62,10 +67,8 @@ def _mining(decided: Decided, data: Dataset, policy: DevicePolicy) -> tuple[Mine
     return cost, factory.traits(options, context)
 
 
-def _facts(data: Dataset, storage: str) -> DataFacts:
+def _facts(data: Dataset, arrays: tuple[ArrayFacts, ...]) -> DataFacts:
     queries = data.train.queries
-    sources = [queries.source, queries.context, data.val.queries.source, data.bank]
-    arrays = [_array(source, storage) for source in sources if source is not None]
     return DataFacts(
         train_pairs=len(data.train),
         val_pairs=len(data.val),
@@ -75,8 +78,15 @@ def _facts(data: Dataset, storage: str) -> DataFacts:
         doc_dim=data.bank.shape[1],
         bank_rows=data.bank.shape[0],
         distinct_documents=data.distinct_documents,
-        arrays=tuple({(a.uri, a.name): a for a in arrays}.values()),
+        arrays=arrays,
     )
+
+
+def _arrays(data: Dataset, storage: str) -> tuple[ArrayFacts, ...]:
+    queries = data.train.queries
+    sources = [queries.source, queries.context, data.val.queries.source, data.bank]
+    arrays = [_array(source, storage) for source in sources if source is not None]
+    return tuple({(a.uri, a.name): a for a in arrays}.values())
 
 
 def _array(source: VectorSource, storage: str) -> ArrayFacts:

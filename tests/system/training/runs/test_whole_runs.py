@@ -201,6 +201,7 @@ def test_run_toml_states_every_option_of_the_chosen_plugins(
         assert line in text, text
     again = ttf.train(tmp_path / "run" / "run.toml", out=tmp_path / "again", supervised=False)
     assert again.summary["weights_sha256"] == run.summary["weights_sha256"]
+    assert again.summary["predicted_anon_mb"] == run.summary["predicted_anon_mb"] > 100
 
 
 @pytest.mark.parametrize(

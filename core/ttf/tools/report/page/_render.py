@@ -32,6 +32,7 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "samples_per_s": ("samples/s", "{:,.0f}".format),
     "wall_s": ("time", numbers.duration),
     "peak_anon_mb": ("peak memory", lambda megabytes: numbers.size(megabytes * 1e6)),
+    "predicted_anon_mb": ("predicted", lambda megabytes: numbers.size(megabytes * 1e6)),
     "miner": ("miner", str),
     "restarts": ("restarts", str),
     "incidents": ("incidents", lambda met: str(len(met))),
