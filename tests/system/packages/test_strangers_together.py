@@ -99,7 +99,7 @@ def ttf(environment: FreshEnvironment, cwd: Path, *argv: str | Path, code: int =
     return done
 
 
-def sets(*values: str) -> list[str]:
+def sets(*values: str) -> list[str | Path]:
     return [word for value in values for word in ("--set", value)]
 
 
@@ -120,11 +120,11 @@ def test_what_was_converted_comes_back_bit_for_bit(
 ) -> None:
     assert data.joinpath("pairs.parquet").is_dir() and data.joinpath("bank.parquet").is_file()
     names = ("pairs", "bank")
-    done = strangers.ttf(
-        *(["data", "verify", f"{name}.parquet"] for name in names),
-        *(["data", "convert", f"{name}.parquet", tmp_path / f"{name}.npz"] for name in names),
-        cwd=data,
-    )
+    commands: list[list[str | Path]] = []
+    for name in names:
+        commands.append(["data", "verify", f"{name}.parquet"])
+        commands.append(["data", "convert", f"{name}.parquet", tmp_path / f"{name}.npz"])
+    done = strangers.ttf(*commands, cwd=data)
     assert done.code == 0, done.err
     for name in names:
         assert (tmp_path / f"{name}.npz").read_bytes() == (data / f"{name}.npz").read_bytes()
@@ -179,13 +179,13 @@ def test_the_one_that_is_meant_is_chosen_with_its_options(
     text = RUN_TOML.replace('name = "usearch"', f'name = "{CLAIMED}"')
     file = tmp_path / "claimed.toml"
     file.write_text(text.replace("[miner.usearch]", f'[miner."{CLAIMED}"]'))
-    files = ["--pairs", data / "pairs.parquet", "--bank", data / "bank.parquet"]
+    files: list[str | Path] = ["--pairs", data / "pairs.parquet", "--bank", data / "bank.parquet"]
     ways: dict[str, list[str | Path]] = {
         "flag": ["--miner", CLAIMED, *sets(*rest, option)],
         "set": sets(*rest, f"miner.name={CLAIMED}", option),
         "file": [file, *files],
     }
-    steps = [
+    steps: list[list[str | Path]] = [
         ["train", *argv, "--in-process", "--out", tmp_path / way] for way, argv in ways.items()
     ]
     done = contested.ttf(*steps, cwd=data)
