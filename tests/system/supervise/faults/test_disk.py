@@ -146,7 +146,7 @@ def test_an_incident_that_cannot_be_written_does_not_stop_the_run(
     command.go(12)
     done = command.wait()
     done.assert_clean()
-    assert "The incident could not be written" in done.err
+    assert "could not write the incident" in done.err
     assert (done.code, done.digest) == (0, reference.digest), done.err
     assert done.summary["restarts"] == 1 and done.summary["exact"]
 
