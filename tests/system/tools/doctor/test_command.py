@@ -149,7 +149,7 @@ def test_a_terminal_gets_colours_unless_they_are_unwanted(variables: dict[str, s
         os.close(theirs)
     assert done.returncode == 0
     assert "[ok]" in shown  # the mark is there either way
-    assert ("\x1b[32m" in shown) == (not variables)
+    assert ("\x1b[1;32m" in shown) == (not variables)
 
 
 def test_a_reader_that_leaves_is_no_fault() -> None:

@@ -144,7 +144,7 @@ def raw(*words: str, session: int = 7) -> Raw:
         (raw("python", "-c", "from multiprocessing.resource_tracker import main"),
          "resource tracker"),
         (raw("/usr/bin/rsync", "-a"), "rsync"),
-        (raw("\x1b[2Jevil"), "?[2Jevil"),
+        (raw("\x1b[2Jevil"), "\\x1b[2Jevil"),
         (raw("python"), "python"),
     ],
 )  # fmt: skip
