@@ -204,22 +204,25 @@ _OUTPUT_HINT: Final = (
 def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str:
     """The name of the storage plugin for a uri; ConfigError if none claims it.
 
-    ttf's own plugins are asked. A third-party plugin matches if its name is the ending (`parquet`
-    for `bank.parquet`), so nothing is imported for that. `output`: for the message, a file to
-    write; `--storage` does not help there.
+    First by the ending: of ttf's own plugins, then of third parties (`parquet` reads
+    `bank.parquet`, so nothing else is imported for that). Then ttf's own plugins look at what lies
+    there. `output`: for the message, a file to write; `--storage` does not help there.
     """
     if storage != "auto":
         find("storage", storage)
         return storage
     factories = [_loaded(name) for name in ours("storage")]
+    file = uri.rstrip("/").lower()
     for factory in factories:
-        if factory.claims(uri):
+        if file.endswith(tuple(factory.suffixes)) and factory.claims(uri):
             return factory.name
     strangers = sorted({p.name for p in of_kind("storage") if not p.ours}, key=len)
-    file = uri.rstrip("/").lower()
     for name in reversed(strangers):  # zarr.gz before gz
         if file.endswith(f".{name}") and _loaded(name).claims(uri):
             return name
+    for factory in factories:
+        if factory.claims(uri):
+            return factory.name
     if is_local(uri) and not output:
         foreign = recognized(uri)
         if foreign is not None:

@@ -18,8 +18,8 @@ _UNCHANGED: Final = "restarts unchanged; after the third crash at the same place
 _FIRST: Final = "restarts with a remedy, already after the first crash"
 _ENDS: Final = "keeps the checkpoint and ends with exit code {}"
 _SMALLER: Final = (
-    "smaller micro-batches; an optimizer step keeps its number of samples, unless the device allows no "
-    "more micro-batches (`max_accumulate`). After a crash in mining or evaluation, `ttf` first lowers "
+    "smaller micro-batches; an optimizer step keeps its number of samples if the device allows that "
+    "many micro-batches (`max_accumulate`). After a crash in mining or evaluation, `ttf` first lowers "
     "`memory.budget`"
 )
 _NATIVE: Final = "one after another: `--isolation process`, `--device cpu`, `--threads 1`"

@@ -278,7 +278,9 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
         "Start worker processes with spawn, not with fork, and set OMP_NUM_THREADS=1.",
         "If the command was only slow, use a longer --hang-timeout.",
     ),
-    "illegal-instruction": ("Rebuild the library that crashed on this machine.",),
+    "illegal-instruction": (
+        "On this machine, build the library that crashed again from its source.",
+    ),
     "cpu-limit": ("Raise the limit of processor time: ulimit -t.",),
     "disk-full": ("Free some space, or write to another disk.",),
     "data-changed": (_NEW_FILE,),

@@ -348,9 +348,10 @@ def test_the_curve_writes_a_line_a_second_and_keeps_every_look(tmp_path: Path) -
 
 def test_the_curve_keeps_ten_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     curve = MemoryCurve(os.getpid(), tmp_path / "memory.jsonl")
-    now = time.time()
+    now, began = time.time(), time.monotonic()
     for seconds in range(0, 1500, 10):
         monkeypatch.setattr(time, "time", lambda at=now + seconds: at)
+        monkeypatch.setattr(time, "monotonic", lambda at=began + seconds: at)
         curve.look()
     times = [point.time for point in curve.points]
     assert len(times) == 61 and times[-1] - times[0] == pytest.approx(600)

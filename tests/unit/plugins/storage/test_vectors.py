@@ -148,6 +148,6 @@ def test_the_plugin_follows_from_the_ending_or_from_what_lies_there(tmp_path: Pa
     writer.commit()
     assert storage_for(str(tmp_path / "folder")) == "zarr"
     with pytest.raises(ConfigError, match=r"Known endings: \.npy, \.npz, \.zarr"):
-        storage_for("bank.parquet")
+        storage_for("bank.unknown")
     with pytest.raises(UnknownName, match="Did you mean 'zarr'"):
         storage_for("bank.npz", "zar")

@@ -38,7 +38,9 @@ class Repeats:
         self.wave = next_wave(*asked)
         return self.wave
 
-    def start(self, setup: Any, cell: Cell, folder: Path) -> FinishedRun[Sample]:
+    def start(
+        self, setup: Any, cell: Cell, folder: Path, *, allow_remote: bool = False
+    ) -> FinishedRun[Sample]:
         if self.stop_after <= 0:
             raise KeyboardInterrupt
         self.stop_after -= 1

@@ -118,6 +118,6 @@ def _check_free(naming: Naming) -> None:
                 raise ConfigError(
                     f"The storage {plugin.name!r} already reads files that end in .{name}.",
                     hint=(
-                        "The name of a storage is the ending of its files. Choose another ending."
+                        "A storage plugin has the name of its file ending, and this ending is already in use. Choose another ending."
                     ),
                 )

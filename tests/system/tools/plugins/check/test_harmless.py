@@ -74,8 +74,8 @@ def test_a_file_ending_names_the_storage_of_its_name_and_no_other(
     asked = run_ttf("data", "inspect", tmp_path / "bank.feather", env=env)
     assert asked.code == 2
     assert "feather was imported" in asked.err and "parqet was imported" not in asked.err
-    (tmp_path / "bank.csv").touch()
-    other = run_ttf("data", "inspect", tmp_path / "bank.csv", env=env)
+    (tmp_path / "bank.vectors").touch()
+    other = run_ttf("data", "inspect", tmp_path / "bank.vectors", env=env)
     assert other.code == 2
     assert "was imported" not in other.err
     assert ".feather" in other.err and ".npz" in other.err
