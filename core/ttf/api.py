@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
+from ttf.config.values import plain_path, plain_values
 from ttf.errors import ConfigError, ExitCode, GateNotMet, Stopped, Told
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
@@ -95,14 +96,14 @@ def train(
     `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
     train` (`pairs=`, `lr=`, `miner=`); `sets` sets any key, e.g. `{"tower.query.hidden": 512}`.
     `pairs` may be a mapping of arrays, `{"X_train": ...}`, and `bank` an array, a tensor or a frame:
-    they are written to the folder of the run. `progress` shows the command's progress on standard error, or in the cell of a notebook.
-    The training has a process of its own, so a crash costs only some steps; `supervised=False`
-    trains in this process, for debuggers.
+    they are written to the folder of the run. `progress` shows the command's progress on standard
+    error, or in the cell of a notebook. The training has a process of its own, so a crash costs only
+    some steps; `supervised=False` trains in this process, for debuggers.
     """
     from ttf.rundir.request import TrainRequest
 
     files, arrays = _without_arrays(overrides)
-    source, flags = _config(config), _values({**(sets or {}), **files})
+    source, flags = _config(config), plain_values({**(sets or {}), **files})
     folder = RunFolder.new(None if out is None else Path(out))
     flags |= _written(arrays, folder)
     request = TrainRequest(
@@ -144,25 +145,8 @@ def _written(arrays: Mapping[str, Any], folder: RunFolder) -> dict[str, str]:
 def _config(config: ConfigSource) -> str | Mapping[str, Any] | None:
     # For the trainer's process, which reads the file itself.
     if config is None or isinstance(config, Mapping):
-        return config if config is None else _values(config)
-    return _path(config, "config")
-
-
-def _path(value: str | os.PathLike[str], name: str) -> str:
-    if not isinstance(value, str | os.PathLike):
-        raise ConfigError(f"{name}= takes a path, not a value of type {type(value).__name__}.")
-    return os.fspath(value)
-
-
-def _values(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values in JSON types, for the trainer's process. Raises ConfigError."""
-    from ttf.config.values import plain, unwritable
-
-    values = {str(name): plain(value) for name, value in given.items()}
-    problems = [f"{name}: {text}" for name, value in values.items() if (text := unwritable(value))]
-    if problems:
-        raise ConfigError("Some values cannot be part of a configuration:", problems=problems)
-    return values
+        return config if config is None else plain_values(config)
+    return plain_path(config, "config")
 
 
 def resume(
@@ -201,7 +185,7 @@ def plan(
     file = Path(source) if isinstance(source, str) else source
     files, arrays = _without_arrays(overrides)
     with tempfile.TemporaryDirectory(prefix="ttf-plan-") as scratch:
-        flags = _values({**(sets or {}), **files})
+        flags = plain_values({**(sets or {}), **files})
         if arrays:
             from ttf.data.given_arrays import write_given
 
@@ -233,7 +217,7 @@ def mine(
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
         raise ConfigError("It is not clear what to mine. Give run_dir, or give queries and bank.")
     keys = {_MINE_KEYS.get(name, name): value for name, value in overrides.items()}
-    resolved = resolve(None, flags=_values(keys))
+    resolved = resolve(None, flags=plain_values(keys))
     with contextlib.ExitStack() as stack:
         reporter = stack.enter_context(make_reporter(json=False) if progress else Reporter())
         policy = prepared_policy(resolved, reporter.note)
@@ -408,4 +392,4 @@ def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:
     """A container of vectors by path or URL: `.names()`, `.source(name).gather(ids)`."""
     from ttf.host.plugins import open_store
 
-    return open_store(_path(uri, "uri"), storage)
+    return open_store(plain_path(uri, "uri"), storage)

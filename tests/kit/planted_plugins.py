@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 MINER = """
-import os, threading
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 {at_import}
@@ -18,6 +19,7 @@ class Options:
 class Planted:
     def __init__(self, options, context):
         self.fault, self.context, self.rows, self.calls = options.fault, context, None, 0
+        self.pool = ThreadPoolExecutor(1)
 
     def build(self, source, workdir):
         import numpy as np
@@ -40,10 +42,9 @@ class Planted:
         if self.rows is None:
             raise ConfigError("it is closed")
         if self.fault == "two threads":
-            other = threading.Thread(target=self.scan, args=(queries, k))
-            other.start()
+            other = self.pool.submit(self.scan, queries, k)
             found = self.scan(queries, k)
-            other.join()
+            other.result()
             return found
         if self.fault == "abort" and len(queries) == 3:
             os.abort()
@@ -58,7 +59,10 @@ class Planted:
         best = np.empty(ids.shape, np.float32)
         for start in range(0, len(queries), 128):
             score = queries[start : start + 128] @ self.rows.T
-            order = np.argsort(-score, axis=1, kind="stable")[:, :k]
+            nearest = np.argpartition(-score, k - 1, axis=1)[:, :k]
+            nearest.sort(axis=1)
+            among = np.take_along_axis(-score, nearest, axis=1).argsort(axis=1, kind="stable")
+            order = np.take_along_axis(nearest, among, axis=1)
             ids[start : start + 128] = order
             best[start : start + 128] = np.take_along_axis(score, order, axis=1)
         if self.fault == "half found" and ids.shape[1] > 10:
@@ -92,6 +96,7 @@ class Planted:
 
     def close(self):
         self.rows = None
+        self.pool.shutdown()
 
 class Factory:
     name, options_type = "planted", Options

@@ -23,7 +23,7 @@ class World(Place):
     def config(self, run: Path, *sets: str, steps: int = STEPS) -> list[str]:
         """The words of a `ttf train` that saves often and needs little."""
         always = [f"checkpoint.every_steps={EVERY}", "miner.refresh=60", "evaluate.every=60"]
-        always += ["evaluate.keep_best=false", 'observers=["sabotaged"]']
+        always += ["miner.k=40", "evaluate.keep_best=false", 'observers=["sabotaged"]']
         words: list[Any] = ["train", "--json", "--out", run, "--steps", steps]
         words += ["--pairs", self.root / "pairs.npz", "--bank", self.root / "bank.npz"]
         words += ["--tower", "sabotaged", "--miner", "sabotaged", "--device", "cpu"]

@@ -37,6 +37,22 @@ def plain(value: Any, depth: int = 0) -> Any:
     return value
 
 
+def plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values in JSON types, for the trainer's process. Raises ConfigError."""
+    values = {str(name): plain(value) for name, value in given.items()}
+    problems = [f"{name}: {text}" for name, value in values.items() if (text := unwritable(value))]
+    if problems:
+        raise ConfigError("Some values cannot be part of a configuration:", problems=problems)
+    return values
+
+
+def plain_path(value: Any, name: str) -> str:
+    """The path of the argument `name`. Raises ConfigError."""
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"{name}= takes a path, not a value of type {type(value).__name__}.")
+    return os.fspath(value)
+
+
 def too_deep() -> ConfigError:
     return ConfigError(
         f"Tables and lists of the configuration are nested more than {DEEPEST} deep.",

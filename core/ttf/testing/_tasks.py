@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ttf.process.collector import paused_for_imports
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -100,7 +102,8 @@ def write_array(writer: StoreWriter, rows: NDArray[Any], step: int = 8) -> None:
 
 
 def _forward(name: str, options: Mapping[str, Any]) -> None:
-    import torch
+    with paused_for_imports():
+        import torch
 
     from ttf.contracts import TowerShape
     from ttf.host import plugins
@@ -221,7 +224,10 @@ def made(request: Mapping[str, Any]) -> tuple[MinerFactory, Miner, MinerContext]
         deterministic=request.get("deterministic", True),
         budget_bytes=request.get("budget_bytes", 256 << 20),
     )
-    return factory, factory.create(chosen_options(factory, request), context), context
+    options = chosen_options(factory, request)
+    with paused_for_imports():
+        miner = factory.create(options, context)
+    return factory, miner, context
 
 
 def chosen_options(factory: Any, request: Mapping[str, Any]) -> Any:

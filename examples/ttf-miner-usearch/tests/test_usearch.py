@@ -87,7 +87,7 @@ def test_the_file_of_another_bank_is_refused(
     tmp_path: Path, options: dict[str, Any], bank: NDArray[np.float32]
 ) -> None:
     built(BANK[:500]).save(tmp_path)
-    with pytest.raises(ArtifactDamaged, match="holds 500 rows of 24"):
+    with pytest.raises(ArtifactDamaged, match="has 500 rows of 24"):
         UsearchMiner(UsearchOptions(**options), CONTEXT).load(tmp_path, MemorySource(bank))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import os
@@ -110,6 +111,7 @@ def _meta_large(place: Place) -> None:
         file.truncate(TERABYTE)
 
 
+@functools.cache
 def bomb(codec: str, size: int = BOMB) -> bytes:
     """`size` zeros, compressed to next to nothing."""
     if codec == "zstd":  # a frame that does not say its size, of blocks of one repeated byte

@@ -56,6 +56,7 @@ def commands() -> Iterator[ForkedCommands]:
 
 
 @pytest.mark.skipif(not WHOLE, reason="takes minutes: TTF_CHAOS=1 runs it")
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("hostile", TABLE_OF_ALL, ids=str)
 def test_no_command_at_all_is_led_out_hangs_or_takes_all_memory(
     hostile: Hostile, trained: Path, tmp_path: Path, commands: ForkedCommands,

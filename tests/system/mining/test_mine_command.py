@@ -258,7 +258,7 @@ def test_of_several_arrays_of_queries_the_others_are_named_once(
     assert "several arrays" not in invoke(words(files, *options)).err
     np.savez(files / "queries.npz", X_val=QUERIES, vectors=QUERIES, X_train=QUERIES)
     done = invoke(words(files, *options))
-    assert "taking vectors (not X_train, X_val)." in done.err
+    assert "ttf uses vectors and ignores X_train, X_val." in done.err
 
 
 def test_a_terminated_command_says_so_and_continues_when_given_again(

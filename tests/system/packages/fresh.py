@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.metadata
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,15 @@ _GAVE_UP: Final = re.compile(
 """What pip says in the end, having heard nothing: of one package, of a pinned one, of a file."""
 _OF_THIS_INTERPRETER: Final = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
 """Not handed on. Bytecode is written: pip is told not to, and torch is compiled for seconds."""
+
+
+_ONE_PROCESS: Final = """\
+import json, sys
+from ttf import cli
+for line in json.loads(sys.argv[1]):
+    if code := cli.run(line):
+        sys.exit(code)
+"""
 
 
 class PipFailed(Exception):
@@ -108,6 +118,12 @@ class FreshEnvironment:
             check=False,
         )
         return Outcome(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    def ttf(self, *commands: Sequence[str | Path], cwd: Path) -> Outcome:
+        """Command lines one after another in one process, which loads once what all need; the
+        first that fails ends it."""
+        lines = [[str(word) for word in command] for command in commands]
+        return self.run("-c", _ONE_PROCESS, json.dumps(lines), cwd=cwd)
 
 
 def build_wheel(project: Path, into: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,10 @@ from tests.system.packages.fresh import (
     own_environment,
 )
 
+from ttf.testing import DeviceTests, StoreTests, TowerTests
+
 PAGES = Path(__file__).parents[3] / "docs" / "plugins"
+SUITES = {"tower": TowerTests, "storage": StoreTests, "device": DeviceTests}
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# ([\w./-]+\.(?:py|toml))\n")
 
@@ -46,15 +50,21 @@ def commands(page: str, number: int = 0) -> Iterator[str]:
 
 
 def briefly(command: str) -> str:
-    """All questions are asked of a miner of strangers by tests/system/packages/test_usearch_example.py."""
-    asks = "plugins check" in command and not ALL_QUESTIONS
-    return f'{command} --only "queries or saved or numpy"' if asks else command
+    """All questions are asked of a miner of strangers by tests/system/packages/test_usearch_example.py;
+    who is no miner trains without one."""
+    if ALL_QUESTIONS:
+        return command
+    if "plugins check miner" in command:
+        return f'{command} --only "queries or saved or numpy"'
+    if "ttf train" in command and "--miner" not in command:
+        return f"{command} --set miner.negatives=0"
+    return command
 
 
 def a_shell_in(environment: FreshEnvironment) -> dict[str, str]:
     """An environment in which `ttf`, `pip` and `python` are those of the fresh environment."""
     tools = environment.folder / "tools"
-    tools.mkdir()
+    tools.mkdir(exist_ok=True)
     for name, words in (
         ("ttf", f'"{environment.python}" -m ttf'),
         ("pip", f'"{sys.executable}" -m pip --python "{environment.python}"'),
@@ -73,7 +83,7 @@ def a_shell_in(environment: FreshEnvironment) -> dict[str, str]:
 def run(commands: Iterator[str], environment: FreshEnvironment, folder: Path) -> dict[str, str]:
     """What each command put out; the first that fails ends it."""
     env, said = a_shell_in(environment), {}
-    for command in commands:
+    for command in map(briefly, commands):
         done = subprocess.run(
             command,
             shell=True,
@@ -96,7 +106,7 @@ def test_a_miner_written_from_its_page_alone_works(
 ) -> None:
     folder = tmp_path / "ttf-miner-coarse"
     write_files("miner", folder)
-    said = run(map(briefly, commands("miner")), fresh_environment, folder)
+    said = run(commands("miner"), fresh_environment, folder)
     checked = next(text for command, text in said.items() if "plugins check" in command)
     assert "no problems" in checked
     trained = next(text for command, text in said.items() if "ttf train" in command)
@@ -107,20 +117,35 @@ def test_a_miner_written_from_its_page_alone_works(
 def test_the_commands_of_a_page_do_what_it_says(
     fresh_environment: FreshEnvironment, tmp_path: Path, kind: str
 ) -> None:
-    """And the package it has had written passes its own tests as it is; the tower's built and
-    installed as well."""
-    said = run(commands(kind), fresh_environment, tmp_path)
-    assert any("no problems" in text for text in said.values())
+    """And the package it has had written passes its own tests as it is.
+
+    It is built and installed as its users get it; the pages of miner and observer show what pip
+    makes of `-e`."""
+    new, install, *rest = commands(kind)
+    run(iter([new]), fresh_environment, tmp_path)
+    (package,) = tmp_path.glob(f"ttf-{kind}-*")
+    assert install == f"pip install -e {package.name}"
+    fresh_environment.install("--no-deps", package)
+    check = next(command for command in rest if "plugins check" in command)
+    if kind == "storage" or ALL_QUESTIONS:
+        said = run(iter(rest), fresh_environment, tmp_path)
+        assert "no problems" in said[check]
+    else:  # the package's own tests ask the same
+        said = run((c for c in rest if c != check), fresh_environment, tmp_path)
+        assert_asks(check, SUITES[kind])
     trained = next(text for command, text in said.items() if "ttf train" in command)
     assert "finished" in trained
-    (package,) = tmp_path.glob(f"ttf-{kind}-*")
-    if kind == "tower" or ALL_QUESTIONS:
-        wheel = fresh_environment.build(package)
-        fresh_environment.install("--force-reinstall", "--no-deps", wheel)
     own = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *BRIEFLY)
     tests = fresh_environment.run(*own, cwd=package)
     assert tests.code == 0, tests.out[-6000:] + tests.err
     assert int(tests.out.splitlines()[-1].partition(" passed")[0]) >= 25
+
+
+def assert_asks(check: str, suite: type) -> None:
+    """Each word of its --only is in the name of a test."""
+    words = shlex.split(check)
+    for word in words[words.index("--only") + 1].split(" or "):
+        assert any(name.startswith("test_") and word in name for name in dir(suite)), word
 
 
 def test_an_observer_written_from_its_page_alone_works(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT, Outcome
 from tests.system.packages.conftest import InstalledOnce
-from tests.system.packages.fresh import ALL_QUESTIONS, FreshEnvironment
+from tests.system.packages.fresh import FreshEnvironment
 
 PACKAGES = Path(__file__).parent
 STRANGERS = (
@@ -83,9 +83,12 @@ def contested(
 def data(strangers: FreshEnvironment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small synthetic set in Parquet, and run.toml beside it."""
     folder = tmp_path_factory.mktemp("data")
-    ttf(strangers, folder, "data", "synth", "--out", folder, *SYNTH)
-    for name in ("pairs", "bank"):
-        ttf(strangers, folder, "data", "convert", f"{name}.npz", f"{name}.parquet")
+    done = strangers.ttf(
+        ["data", "synth", "--out", folder, *SYNTH],
+        *(["data", "convert", f"{name}.npz", f"{name}.parquet"] for name in ("pairs", "bank")),
+        cwd=folder,
+    )
+    assert done.code == 0, done.err
     folder.joinpath("run.toml").write_text(RUN_TOML)
     return folder
 
@@ -96,7 +99,7 @@ def ttf(environment: FreshEnvironment, cwd: Path, *argv: str | Path, code: int =
     return done
 
 
-def sets(*values: str) -> list[str]:
+def sets(*values: str) -> list[str | Path]:
     return [word for value in values for word in ("--set", value)]
 
 
@@ -116,9 +119,14 @@ def test_what_was_converted_comes_back_bit_for_bit(
     strangers: FreshEnvironment, data: Path, tmp_path: Path
 ) -> None:
     assert data.joinpath("pairs.parquet").is_dir() and data.joinpath("bank.parquet").is_file()
-    for name in ("pairs", "bank"):
-        ttf(strangers, data, "data", "verify", f"{name}.parquet")
-        ttf(strangers, data, "data", "convert", f"{name}.parquet", tmp_path / f"{name}.npz")
+    names = ("pairs", "bank")
+    commands: list[list[str | Path]] = []
+    for name in names:
+        commands.append(["data", "verify", f"{name}.parquet"])
+        commands.append(["data", "convert", f"{name}.parquet", tmp_path / f"{name}.npz"])
+    done = strangers.ttf(*commands, cwd=data)
+    assert done.code == 0, done.err
+    for name in names:
         assert (tmp_path / f"{name}.npz").read_bytes() == (data / f"{name}.npz").read_bytes()
 
 
@@ -126,8 +134,17 @@ def test_settings_alone_and_a_file_alone_give_one_run_that_is_evaluated_and_sear
     strangers: FreshEnvironment, data: Path, tmp_path: Path
 ) -> None:
     by_flags, by_file = tmp_path / "by-flags", tmp_path / "by-file"
-    ttf(strangers, data, "train", *sets(*SETTINGS), "--out", by_flags)
     ttf(strangers, tmp_path, "train", data / "run.toml", "--out", by_file)
+    queries = ("--queries", data / "pairs.parquet", "-k", "3", "--json")
+    done = strangers.ttf(
+        ["train", *sets(*SETTINGS), "--out", by_flags, "--in-process"],
+        ["eval", by_file],
+        ["search", by_file, *queries],
+        cwd=data,
+    )
+    assert done.code == 0, done.err
+    found = json.loads(done.out[done.out.index("{") :])
+    assert {len(ids) for ids in found["ids"]} == {3}
     ended = [json.loads((run / "summary.json").read_text()) for run in (by_flags, by_file)]
     for summary in ended:
         assert (summary["status"], summary["miner"]) == ("finished", "usearch")
@@ -140,10 +157,6 @@ def test_settings_alone_and_a_file_alone_give_one_run_that_is_evaluated_and_sear
     written = (by_file / "run.toml").read_text()
     for line in ('name = "decay"', "half_life = 4.0", 'name = "usearch"', "connectivity = 16"):
         assert line in written
-    ttf(strangers, tmp_path, "eval", by_file)
-    queries = ("--queries", data / "pairs.parquet", "-k", "3", "--json")
-    found = ttf(strangers, tmp_path, "search", by_file, *queries).json()
-    assert {len(ids) for ids in found["ids"]} == {3}
 
 
 def test_a_name_that_two_claim_is_reported_with_both(
@@ -157,29 +170,31 @@ def test_a_name_that_two_claim_is_reported_with_both(
     assert f"choose {CLAIMED}" in listed and "choose usearch-for-all:usearch" in listed
 
 
-@pytest.mark.parametrize("way", ["flag", "set", "file"])
 def test_the_one_that_is_meant_is_chosen_with_its_options(
-    way: str, contested: FreshEnvironment, data: Path, tmp_path: Path
+    contested: FreshEnvironment, data: Path, tmp_path: Path
 ) -> None:
+    """By flag, by --set and by file."""
     rest = [one for one in SETTINGS if not one.startswith(("miner.name", "miner.usearch"))]
     option = f"miner.{CLAIMED}.connectivity=16"
-    if way == "flag":
-        argv = ["--miner", CLAIMED, *sets(*rest, option)]
-    elif way == "set":
-        argv = sets(*rest, f"miner.name={CLAIMED}", option)
-    else:
-        text = RUN_TOML.replace('name = "usearch"', f'name = "{CLAIMED}"')
-        file = data / "claimed.toml"
-        file.write_text(text.replace("[miner.usearch]", f'[miner."{CLAIMED}"]'))
-        argv = [str(file)]
-    if way != "file" and not ALL_QUESTIONS:  # one of the three trains: the rest is the same
-        plan = ttf(contested, data, "train", *argv, "--plan", "--json").json()
-        assert plan["miner"] == CLAIMED, plan
-        return
-    ttf(contested, data, "train", *argv, "--out", tmp_path / "run")
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert (summary["status"], summary["miner"]) == ("finished", CLAIMED)
-    written = (tmp_path / "run" / "run.toml").read_text()
-    assert f'[miner."{CLAIMED}"]\nconnectivity = 16' in written
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    text = RUN_TOML.replace('name = "usearch"', f'name = "{CLAIMED}"')
+    file = tmp_path / "claimed.toml"
+    file.write_text(text.replace("[miner.usearch]", f'[miner."{CLAIMED}"]'))
+    files: list[str | Path] = ["--pairs", data / "pairs.parquet", "--bank", data / "bank.parquet"]
+    ways: dict[str, list[str | Path]] = {
+        "flag": ["--miner", CLAIMED, *sets(*rest, option)],
+        "set": sets(*rest, f"miner.name={CLAIMED}", option),
+        "file": [file, *files],
+    }
+    steps: list[list[str | Path]] = [
+        ["train", *argv, "--in-process", "--out", tmp_path / way] for way, argv in ways.items()
+    ]
+    done = contested.ttf(*steps, cwd=data)
+    assert done.code == 0, done.err
+    for way in ways:
+        run = tmp_path / way
+        summary = json.loads((run / "summary.json").read_text())
+        assert (summary["status"], summary["miner"]) == ("finished", CLAIMED)
+        written = (run / "run.toml").read_text()
+        assert f'[miner."{CLAIMED}"]\nconnectivity = 16' in written
+    manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["numeric"]["plugins"]["miner.usearch"] == "ttf-miner-usearch 0.1.0"

@@ -44,7 +44,7 @@ def test_a_run_on_a_device_one_percent_off_stops_before_its_first_step(
     argv += ["--device", "standin", "--set", "device.standin.fault=scaled", "--out", "run"]
     done = invoke(["train", *argv, "--in-process"])
     assert done.code == 4, done.err
-    assert "differs by 1.0" in done.err
+    assert "a difference of 1.0" in done.err
     lines = metrics(tmp_path / "run")
     assert [line["ok"] for line in lines if line["type"] == "probe"] == [False]
     assert not [line for line in lines if line["type"] == "step"]

@@ -38,6 +38,6 @@ def _run(name: str, owner: str, about: str, exam: Examination) -> Verdict:
     ended = run(Task(work=work, request=request, deadline_s=DEADLINE_S))
     if ended.answer is not None and ended.well:
         return Verdict.from_json(ended.answer)
-    what = "raised" if ended.error is not None else "crashed its process"
+    what = "raised" if ended.error is not None else "ended its process"
     remedy = f"Uninstall or upgrade {owner}, or disable it: TTF_DISABLE_PLUGINS={owner}."
     return failed(f"The check of the distribution {owner} {what}", ended, remedy=remedy)

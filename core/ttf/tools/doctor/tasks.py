@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import PluginBroken, TtfError
 from ttf.host import plugins
+from ttf.process.collector import paused_for_imports
 
 if TYPE_CHECKING:
     from ttf.contracts import MinerFactory
@@ -53,7 +54,8 @@ def _state(kind: Any, name: str) -> dict[str, Any]:
 def torch_alone(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     tell({"at": "importing torch"})
     began = time.perf_counter()
-    import torch
+    with paused_for_imports():
+        import torch
 
     took = time.perf_counter() - began
     tell({"at": "an operation of torch"})
@@ -69,7 +71,8 @@ def torch_alone(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def torch_works() -> None:
-    import torch
+    with paused_for_imports():
+        import torch
 
     torch.manual_seed(0)
     wide = torch.randn(512, 512, requires_grad=True)
@@ -159,7 +162,9 @@ def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     threads = min(_MOST_THREADS, os.cpu_count() or 1)
     context = MinerContext(threads=threads, seed=0, deterministic=True, budget_bytes=_BUDGET)
-    miner = factory.create(_options(factory, request.get("options")), context)
+    options = _options(factory, request.get("options"))
+    with paused_for_imports():
+        miner = factory.create(options, context)
     try:
         folder = Path(tempfile.mkdtemp())  # the doctor removes it
         miner.build(MemorySource(rows), folder)

@@ -51,7 +51,13 @@ def test_the_defaults_are_valid_described_and_build_a_tower(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "out_dim", "message", "hint"),
     [
-        ("transformer", {"width": 30, "heads": 4}, 12, "30 is not a multiple", "heads = 3"),
+        (
+            "transformer",
+            {"width": 30, "heads": 4},
+            12,
+            "The width 30 of the transformer tower is not a multiple",
+            "heads = 3",
+        ),
         (
             "gru",
             {"residual": "last"},
@@ -60,7 +66,7 @@ def test_the_defaults_are_valid_described_and_build_a_tower(name: str) -> None:
             "auto",
         ),
         ("lstm", {"residual": "weighted"}, 7, r"residual = 'weighted' of the", "none"),
-        ("transformer", {"residual": "mean"}, 7, "needs equal widths", "none"),
+        ("transformer", {"residual": "mean"}, 7, "both need the same width", "none"),
         ("gru", {"project": False, "hidden": 5}, 12, "hidden 5 x 2 directions", "project = true"),
         ("identity", {}, 7, "width 12, but the other tower returns vectors of width 7", "linear"),
     ],

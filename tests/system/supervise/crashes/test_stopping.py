@@ -119,5 +119,5 @@ def test_whoever_asks_the_trainer_itself_to_end_gets_a_run_that_saved_and_ended(
 def stop_twice(live: LiveRun, signum: int) -> None:
     """Signals that come too fast are one: the second waits until the first was heard."""
     live.send(signum)
-    live.until(lambda: "a second signal ends it at once" in live.err, "the first was heard")
+    live.until(lambda: "second signal ends it at once" in live.err, "the first was heard")
     live.send(signum)

@@ -37,7 +37,7 @@ def test_of_five_that_start_at_once_one_gets_the_folder(train: Start, run: Path)
     for pid, end in ended.items():
         if pid not in winners:
             assert end.code == ExitCode.IN_USE
-            assert re.search(rf"live process \(process {winners[0]}\)", end.err), end.err
+            assert re.search(rf"Another process .* \(process {winners[0]}\)", end.err), end.err
     assert summary_of(run)["status"] == "finished"
 
 

@@ -116,12 +116,16 @@ def _second(folder: Path) -> str:
     ("words", "code", "text"),
     [
         ((), 2, "No configuration was given"),
-        (("run.toml",), 2, "one arm"),
+        (("run.toml",), 2, "at least two arms"),
         (("run.toml", "nowhere.toml"), 2, "nowhere.toml does not exist"),
         (("run.toml", "--margin", "samples=1"), 2, "Did you mean 'samples_per_s'?"),
         (("run.toml", "--margin", "loss=much"), 2, "loss=0.02"),
         (("--resume", "nowhere"), 3, "no study"),
-        (("--resume", "nowhere", "--seed", "1", "--set", "a=1"), 2, "no --seed, --set"),
+        (
+            ("--resume", "nowhere", "--seed", "1", "--set", "a=1"),
+            2,
+            "cannot be combined with --seed, --set",
+        ),
     ],
     ids=["nothing", "one", "no file", "measure", "margin", "no study", "both"],
 )

@@ -190,4 +190,4 @@ def test_the_command_goes_on_after_a_death_and_ends_with_6(kept: Ceilings) -> No
     assert process.returncode == 6, err.decode()
     assert [line["name"] for line in document["results"]] == ["open-npz"]
     assert document["findings"][0]["name"] == "gather-zarr"
-    assert b"gather-zarr did not end" in err
+    assert b"gather-zarr did not finish" in err

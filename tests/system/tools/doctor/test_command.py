@@ -23,7 +23,7 @@ def test_one_check_can_be_made_alone_and_a_misspelt_one_gets_the_closest(invoke:
     assert done.code == 0
     assert done.out.startswith("[ok] python  CPython 3.")
     assert "- interpreter: " in done.out
-    assert done.out.rstrip().endswith("1 check, all well.")
+    assert done.out.rstrip().endswith("1 check, all ok.")
     wrong = invoke(["doctor", "--check", "coloat"])
     assert wrong.code == 2
     assert "Did you mean 'coload'?" in wrong.err
@@ -111,7 +111,7 @@ def test_the_checks_of_a_run_are_not_made_for_a_configuration_that_is_wrong(
     done = invoke(["doctor", str(config), *words])
     assert done.code == 2
     assert "[x]  config" in done.out
-    assert done.out.count("[-]") == 3 and "see config" in done.out
+    assert done.out.count("[-]") == 3 and "see the check config" in done.out
 
 
 def test_a_check_of_a_run_without_a_run_is_wrong_usage(invoke: Invoke) -> None:
@@ -149,7 +149,7 @@ def test_a_terminal_gets_colours_unless_they_are_unwanted(variables: dict[str, s
         os.close(theirs)
     assert done.returncode == 0
     assert "[ok]" in shown  # the mark is there either way
-    assert ("\x1b[32m" in shown) == (not variables)
+    assert ("\x1b[1;32m" in shown) == (not variables)
 
 
 def test_a_reader_that_leaves_is_no_fault() -> None:

@@ -28,7 +28,7 @@ def test_too_few_addresses_fail_and_torch_itself_proves_it(tmp_path: Path) -> No
     checks = _checks(done.out)
     assert done.code == 6, done.err
     assert checks["memory"]["status"] == "fail"
-    assert "614 MB allowed by RLIMIT_AS" in checks["memory"]["detail"]
+    assert "The memory limit of RLIMIT_AS is 614 MB" in checks["memory"]["detail"]
     assert "ulimit -v unlimited" in checks["memory"]["remedy"]
     assert checks["torch"]["status"] == "fail"
     assert checks["coload"]["status"] == "skip"
@@ -97,7 +97,7 @@ def test_a_group_of_version_2_is_read(group_v2: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("state", "status", "said"),
     [
-        ({"held": 1 << 20}, "ok", "2.1 GB allowed by cgroup /job (memory.max)"),
+        ({"held": 1 << 20}, "ok", "the limit of cgroup /job (memory.max) is 2.1 GB"),
         ({"held": 2040 << 20}, "warn", "almost used up"),
         ({"kills": 3}, "warn", "has killed 3 process"),
     ],
@@ -118,7 +118,7 @@ def test_a_run_that_does_not_fit_is_told_what_to_lower(ask: Ask, run_toml: Write
     config = run_toml(tower__query='name = "gru"\nhidden = 8192\nlayers = 8')
     found = ask(config, check="plan")
     assert (found["status"], found["exit_code"]) == ("fail", 6), found
-    assert "does not fit" in found["detail"] and "allowed" in found["detail"]
+    assert "not enough for the run" in found["detail"] and "the limit is" in found["detail"]
 
 
 @wide
@@ -153,7 +153,7 @@ PLAN: Mapping[str, Any] = {
 @pytest.mark.parametrize(
     ("change", "status", "said"),
     [
-        ({}, "ok", "1.5 GB predicted during training, 2.0 GB allowed"),
+        ({}, "ok", "1.5 GB predicted during training, the limit is 2.0 GB"),
         ({"fits": False}, "fail", "The memory is not enough for the run"),
         ({"fits": False, "fixed_bytes": 3 * 10**9}, "fail", "The memory is not enough for the run"),
         ({"above_budget": "The miner needs more."}, "fail", "The miner needs more."),
@@ -188,8 +188,8 @@ def test_a_miner_that_needs_more_than_the_budget_is_named(ask: Ask, run_toml: Wr
 @pytest.mark.parametrize(
     ("before", "status", "code", "said"),
     [
-        ("ulimit -n 200", "warn", 0, "may open 200 files"),
-        ("ulimit -n 40", "fail", 6, "may open 40 files"),
+        ("ulimit -n 200", "warn", 0, "may open only 200 files"),
+        ("ulimit -n 40", "fail", 6, "may open only 40 files"),
         ("ulimit -t 5000", "warn", 0, "SIGXCPU"),
         ("ulimit -f 100000", "warn", 0, "SIGXFSZ"),
     ],

@@ -217,4 +217,6 @@ def test_the_unrelated_distribution_of_our_name_is_a_failure(
     fake_plugins.add("TTF", {}, version="0.1.0")
     found = ask(check="impostor")
     assert (found["status"], found["exit_code"]) == ("fail", 6)
-    assert "named ttf (0.1.0)" in found["detail"] and "pip uninstall ttf" in found["remedy"]
+    assert (
+        "The distribution ttf (0.1.0)" in found["detail"] and "pip uninstall ttf" in found["remedy"]
+    )

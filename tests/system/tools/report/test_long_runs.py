@@ -42,7 +42,7 @@ def test_a_run_of_200_000_steps_with_50_incidents_is_below_500_kb(tmp_path: Path
     path = write_page(folder)
     assert path.stat().st_size < 500_000
     found = Checked(path.read_text())
-    assert "On the way it met 50 incidents (segfault 50 times)" in found.text
+    assert "During the run, it had 50 incidents (segfault 50 times)" in found.text
     assert "50 segfault" in found.text.replace("050", "50")
     run = read_run(folder)
     assert run.spent.total["compute"] == pytest.approx(200_000 * 0.4, rel=1e-6)

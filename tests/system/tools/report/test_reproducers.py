@@ -176,7 +176,7 @@ def test_memory_that_the_limit_refuses_ends_in_the_error_of_the_run(tmp_path: Pa
     done = subprocess.run([sys.executable, "-I", path], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert (
-        "MemoryError: the script has" in done.stdout and "under the limit of 150 MB" in done.stdout
+        "MemoryError: the script has" in done.stdout and "with the limit of 150 MB" in done.stdout
     )
 
 

@@ -25,5 +25,5 @@ def test_batches_above_the_limit_are_cut_into_equal_parts(
 def test_bf16_can_be_switched_off() -> None:
     policy = YourNamePolicy(Options(bf16=False), 1)
     assert policy.precision("auto").name == "fp32"
-    with pytest.raises(ConfigError, match="told not to compute in bfloat16"):
+    with pytest.raises(ConfigError, match="bfloat16 is disabled"):
         policy.precision("bf16")
