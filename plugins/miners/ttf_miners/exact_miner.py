@@ -48,7 +48,7 @@ class ExactFactory:
         return MinerCost(
             build_s=0.0,
             search_s=queries * per_query_s / context.threads,
-            anon_bytes=min(context.budget_bytes, (128 << 20) + held),
+            anon_bytes=min(context.budget_bytes, (32 << 20) + held),
             disk_bytes=0,
         )
 

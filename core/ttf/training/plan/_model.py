@@ -60,6 +60,7 @@ class Choices:
     miner: str = ""  # Empty: no mined negatives.
     miner_cost: MinerCost | None = None  # Of one mining round.
     miner_needs_torch: bool = False
+    miner_keeps_index: bool = False  # In memory, between two rounds.
     refreshes: int = 0
     evaluations: int = 2
     patience: int = 0

@@ -15,23 +15,28 @@ if TYPE_CHECKING:
 FLOAT = 4
 MB = 10**6
 
-# Anonymous memory of the trainer before it holds data (Linux x86-64, torch 2.13): 155 MB for torch,
-# numpy and ttf, 71 MB for what making an optimizer imports.
-BASE_BYTES = 230 * MB
-# The miner's process with numpy and its library, or with torch.
+# Anonymous memory of the processes before they hold data (Linux x86-64, torch 2.13, numpy 2.4; two
+# arenas for malloc): benchmarks/bench_memory.py compares.
+SUPERVISOR_BYTES = 20 * MB
+BASE_BYTES = 215 * MB
+# The miner's process with numpy and its library, or with torch; idle between two rounds.
 WORKER_BYTES, WORKER_TORCH_BYTES = 30 * MB, 155 * MB
-# From its start to its first answer, imports included; once for every mining round.
+# From its start to its first answer, imports included.
 WORKER_START_S, WORKER_TORCH_START_S = 0.5, 2.0
-# Packing buffers of the matrix libraries, and memory the allocator keeps.
-SCRATCH_PER_THREAD = 32 * MB
+# Packing buffers and kernels of torch's libraries; packing buffers of numpy's, while it searches.
+TORCH_SCRATCH, NUMPY_SCRATCH = 16 * MB, 32 * MB
 BACKWARD = 2  # A BiGRU with 119 MB of activations grew by 238 MB: their gradients are held too.
 BUFFERED_BATCHES = 4  # Two in the gather thread's queue, one being made, one in use.
 OPTIMIZER_BYTES = 16  # Per trained weight: weight, gradient, two moments of AdamW.
 CHECKPOINT_BYTES = 12  # Per trained weight: weight and two moments.
 ENTRY_BYTES = 12  # Per entry of a candidate table: an int64 id and a float32 score.
 METRICS_LINE = 260
-EVALUATION_TILE = 1024
 BLOCK_ROWS = 8192
+_ENCODED_BLOCKS = 4  # As stored, as float32, within the tower, and its result.
+# Of an evaluation: a block of documents is held as float32, with its rounding residuals and as
+# bfloat16; a tile's scores as bfloat16 or float32, with what is compared with them.
+EVALUATION_TILE = 1024
+_EVALUATED_BLOCKS, _EVALUATED_SCORES = 4, 3
 ENCODED_VS_TRAINED = 3  # Forward and backward take three times the work of a forward.
 
 # Of recurrent towers on one core of a 2024 server processor.
@@ -84,13 +89,16 @@ def make_plan(
 
 def _process(choices: Choices) -> Iterator[Item]:
     yield Item(
+        component="supervisor", phase="always", anon_bytes=SUPERVISOR_BYTES, why="as measured"
+    )
+    yield Item(
         component="python and torch", phase="always", anon_bytes=BASE_BYTES, why="as measured"
     )
     yield Item(
         component="library scratch",
         phase="always",
-        anon_bytes=SCRATCH_PER_THREAD * choices.threads,
-        why=f"{SCRATCH_PER_THREAD // MB} MB per thread",
+        anon_bytes=TORCH_SCRATCH * choices.threads,
+        why=f"{TORCH_SCRATCH // MB} MB per thread",
         lower=_threads(choices),
     )
     frozen = choices.parameters - choices.trained_parameters
@@ -182,7 +190,7 @@ def _mining(
         yield from _worker(choices)
     yield Item(
         component=f"miner {choices.miner}, index and blocks",
-        phase="mining",
+        phase="always" if choices.miner_keeps_index else "mining",
         anon_bytes=cost.anon_bytes,
         disk_bytes=cost.disk_bytes,
         seconds=cost.build_s + choices.refreshes * cost.search_s,
@@ -192,7 +200,7 @@ def _mining(
     entries = queries * config.miner.k
     yield Item(
         component="mined ids and scores",
-        phase="mining",
+        phase="training",  # read after the search, when the miner has given its memory back
         anon_bytes=entries * ENTRY_BYTES,
         why=f"{queries:,} x {config.miner.k} x {ENTRY_BYTES} B",
         lower=f"--set miner.k=... (now {config.miner.k:,})" if config.miner.k > 1 else "",
@@ -209,6 +217,7 @@ def _mining(
         yield Item(
             component="encoded documents",
             phase="mining",
+            anon_bytes=_ENCODED_BLOCKS * min(rows, BLOCK_ROWS) * facts.doc_dim * FLOAT,
             disk_bytes=rows * facts.doc_dim * FLOAT,
             seconds=choices.refreshes * rows * choices.doc.forward_flops / flops_per_s,
             why=f"{rows:,} x {facts.doc_dim} x 4 B, written for each round",
@@ -224,22 +233,24 @@ def _mining(
 
 
 def _worker(choices: Choices) -> Iterator[Item]:
-    # Lives for a mining round, with the trainer's thread count; the trainer waits meanwhile.
+    # Lives from the first round to the end, with the trainer's thread count.
     base, start, libraries = WORKER_BYTES, WORKER_START_S, "python, numpy and its library"
+    scratch = NUMPY_SCRATCH
     if choices.miner_needs_torch:
         base, start, libraries = WORKER_TORCH_BYTES, WORKER_TORCH_START_S, "python and torch"
+        scratch = TORCH_SCRATCH
     yield Item(
         component=f"miner {choices.miner}, its process",
-        phase="mining",
+        phase="always",
         anon_bytes=base,
-        seconds=choices.refreshes * start,
-        why=f"{libraries}; {start:g} s to start, {choices.refreshes} time(s)",
+        seconds=start,
+        why=f"{libraries}; {start:g} s to start",
     )
     yield Item(
         component=f"miner {choices.miner}, scratch",
         phase="mining",
-        anon_bytes=SCRATCH_PER_THREAD * choices.threads,
-        why=f"{SCRATCH_PER_THREAD // MB} MB per thread",
+        anon_bytes=scratch * choices.threads,
+        why=f"{scratch // MB} MB per thread",
         lower=_threads(choices),
     )
 
@@ -259,7 +270,7 @@ def _evaluation(facts: DataFacts, choices: Choices, flops_per_s: float) -> Itera
     width = facts.doc_dim
     rows = min(facts.bank_rows, BLOCK_ROWS)
     tile = min(facts.val_pairs, EVALUATION_TILE)
-    block = rows * (2 * width + tile) * FLOAT
+    block = rows * (_EVALUATED_BLOCKS * width + _EVALUATED_SCORES * tile) * FLOAT
     yield Item(
         component="evaluation blocks",
         phase="evaluation",

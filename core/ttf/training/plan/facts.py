@@ -49,6 +49,10 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
         miner=config.miner.name if config.miner.negatives else "",
         miner_cost=cost,
         miner_needs_torch=traits is not None and traits.needs_torch,
+        # An index of documents that change is built anew for each round.
+        miner_keeps_index=traits is not None
+        and traits.has_index
+        and specs.doc.cost().parameters == 0,
         refreshes=rounds if config.miner.negatives else 0,
         evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
         patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
