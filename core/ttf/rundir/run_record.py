@@ -29,6 +29,7 @@ from ttf.rundir.flight_record import Flight, read_flight
 from ttf.rundir.incident_files import incident_folders, read_incident, unknown
 from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.supervision import Journal, Sitting
 from ttf.rundir.typed_json import read_typed, typed
 from ttf.rundir.verified_folders import newest_first, step_of
 
@@ -111,6 +112,10 @@ class RunRecord:
         samples = count("batch_size") * count("accumulate")
         pairs = self.manifest().get("data", {}).get("train_pairs", 0)
         return count("epochs") * (pairs // samples) or None if samples else None
+
+    def sittings(self) -> tuple[Sitting, ...]:
+        """The starts of the run by a person or a script; none for folders of earlier versions."""
+        return Journal.read(self.folder.supervision).sittings
 
     def flight(self) -> Flight | None:
         """The trainer's last record; None if there is none, or it cannot be read."""

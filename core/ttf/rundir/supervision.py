@@ -14,6 +14,15 @@ from ttf.rundir.request import Change, History
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sitting:
+    """One `ttf train` or `ttf resume` of the run, with all its trainers."""
+
+    began: float  # Unix seconds
+    wall_before_s: float  # of the sittings before
+    ended: str = ""  # the status of the run then; empty while it goes on, or if it was killed
+
+
+@dataclass(frozen=True, kw_only=True)
 class Journal:
     """Read when a run is resumed, so that remedies, counts and clocks survive the supervisor."""
 
@@ -21,6 +30,7 @@ class Journal:
     wall_s: float = 0.0
     checkpointed: int = -1  # Step of the newest checkpoint made; it may have been removed since.
     overlay: Mapping[str, Change] = field(default_factory=dict)
+    sittings: tuple[Sitting, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -33,6 +43,8 @@ class Journal:
                 wall_s=float(found["wall_s"]),
                 checkpointed=int(found["checkpointed"]),
                 overlay=overlay,
+                # Missing in folders of earlier versions.
+                sittings=tuple(Sitting(**one) for one in found.get("sittings", ())),
             )
         except (OSError, ArtifactDamaged, ValueError, LookupError, TypeError, AttributeError):
             return cls()
@@ -44,6 +56,20 @@ class Journal:
         except StorageError as error:
             return error
         return None
+
+    def begun(self, now: float, last_sign: float | None) -> Self:
+        """With a new sitting. The time of one that was killed is counted up to its last sign."""
+        wall_s = self.wall_s
+        if self.sittings and not self.sittings[-1].ended and last_sign is not None:
+            killed = self.sittings[-1]
+            lasted_s = min(last_sign, now) - killed.began
+            wall_s = max(wall_s, killed.wall_before_s + lasted_s)
+        sitting = Sitting(began=now, wall_before_s=wall_s)
+        return replace(self, wall_s=wall_s, sittings=(*self.sittings, sitting))
+
+    def with_end(self, status: str) -> Self:
+        *before, last = self.sittings
+        return replace(self, sittings=(*before, replace(last, ended=status)))
 
     def with_history(self, history: History, overlay: Mapping[str, Change]) -> Self:
         return replace(self, restarts=history.restarts, wall_s=history.wall_s, overlay=overlay)

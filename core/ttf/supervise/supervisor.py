@@ -15,9 +15,10 @@ import os
 import signal
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
-from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told
+from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told, TtfError
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
 from ttf.process import limits
@@ -26,14 +27,12 @@ from ttf.process.error_document import ErrorDocument, from_document
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
-from ttf.rundir.supervision import Journal
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
     Action,
     AskToLeave,
     AskToShed,
     AskToStop,
-    Checkpointed,
     Died,
     DumpStacks,
     Ended,
@@ -53,6 +52,7 @@ from ttf.supervise.events import (
     Tick,
     now,
 )
+from ttf.supervise.journal_keeper import JournalKeeper
 from ttf.supervise.running_trainer import RunningTrainer, lived
 from ttf.supervise.screen import Screen
 from ttf.text.shell import quoted
@@ -82,7 +82,15 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
     with Signals(*wanted) as signals:
         supervisor = Supervisor(request, folder, signals, own_process=own_process)
         try:
-            return supervisor.run()
+            summary = supervisor.run()
+            supervisor.journal.note_end(str(summary.get("status", "finished")))
+            return summary
+        except Stopped:
+            supervisor.journal.note_end("stopped")
+            raise
+        except TtfError:
+            supervisor.journal.note_end("failed")
+            raise
         finally:
             supervisor.close()
 
@@ -97,7 +105,7 @@ def _with_trainer_remedy(finding: Finding, error: ErrorDocument | None) -> Findi
         set=edits,
         deviation="the rest was computed on a different device, because the parity probe failed",
     )
-    return replace(finding, certain=True, ends_with=None, remedies=(remedy,))
+    return replace(finding, certain=True, at_once=True, ends_with=None, remedies=(remedy,))
 
 
 class Supervisor:
@@ -110,7 +118,8 @@ class Supervisor:
         self._own_process = own_process
         self._screen = Screen(request.progress)
         self._request = replace(request, live_width=self._screen.live_width)
-        self._journal = Journal.read(folder.supervision) if request.resume else Journal()
+        say = partial(self._say, loud=True)
+        self.journal = JournalKeeper(folder, say, resume=request.resume)
         self._running: RunningTrainer | None = None
         self._started = False  # a trainer, at least once
         self._end: TrainerEnd = {}  # the last final record
@@ -118,8 +127,8 @@ class Supervisor:
         self._spawn_at, self._spawn = 0.0, Spawn()
         self._state, self._first = initial(
             now(),
-            self._journal.overlay,
-            self._journal.history(),
+            self.journal.journal.overlay,
+            self.journal.journal.history(),
             settings=Settings(remedies=request.remedies is not False),
         )
 
@@ -149,7 +158,7 @@ class Supervisor:
 
     def _decided(self, event: Event) -> Iterable[Action]:
         self._state, actions = decide(self._state, event)
-        self._save_journal(event)
+        self.journal.note(event, self._state)
         return actions
 
     def _events(self) -> Iterable[Event]:
@@ -256,34 +265,6 @@ class Supervisor:
         except StorageError as error:
             self._say(f"ttf could not write the incident: {error}", loud=True)
             return "(not written)"
-
-    def _save_journal(self, event: Event) -> None:
-        """Saves what the next supervisor of this run needs if this one is killed."""
-        before = self._journal
-        if isinstance(event, Checkpointed):
-            self._journal = replace(before, checkpointed=event.step)
-        elif isinstance(event, Died | Ended):
-            self._journal = before.with_history(self._state.history, self._state.overlay)
-        if isinstance(event, Died):
-            self._note_remedy(event.incident)
-        if self._journal != before:
-            failure = self._journal.write(self._folder.supervision)
-            if failure is not None:
-                self._say(str(failure), loud=True)
-
-    def _note_remedy(self, incident: str) -> None:
-        from ttf.incidents.writing import note_remedy
-
-        edits = [
-            f"{key}={change.value}"
-            for key, change in self._state.overlay.items()
-            if change.origin.startswith(f"remedy of incident {incident} ")
-        ]
-        if edits:
-            try:
-                note_remedy(self._folder.incidents, incident, ", ".join(edits))
-            except StorageError as error:
-                self._say(str(error), loud=True)
 
     # --- what is done -----------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from ttf.rundir.documents import (
 )
 from ttf.rundir.flight_record import Flight
 from ttf.rundir.run_record import RunRecord, Setting
+from ttf.rundir.supervision import Sitting
 from ttf.tools.report.page._phase_seconds import PhaseSeconds
 
 MOST_LINES: Final = 4000  # Lines of a kind to keep; of longer files every n-th.
@@ -50,6 +51,7 @@ class RunFiles:
     flight: Flight | None = None
     checkpoint: int = -1  # step of the newest checkpoint, intact or not
     owner: int | None = None  # the living process that holds the folder
+    sittings: tuple[Sitting, ...] = ()  # its starts by a person or a script
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -106,6 +108,7 @@ def read_run(run_dir: Path) -> RunFiles:
         flight=record.flight(),
         checkpoint=record.newest_checkpoint(),
         owner=record.owner(),
+        sittings=record.sittings(),
         problems=record.problems,
     )
     _read_metrics(record, run)

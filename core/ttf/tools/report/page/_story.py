@@ -51,7 +51,28 @@ def _trained(run: RunFiles) -> Iterator[str]:
         yield from _kept(run)
     else:
         yield from _without_end(run)
+    yield from _sittings(run)
     yield from _survived(run)
+
+
+def _sittings(run: RunFiles) -> Iterator[str]:
+    """What happened to the program itself: no incident of a trainer tells it."""
+    *earlier, _ = run.sittings or [None]
+    if not earlier:
+        return
+    killed = sum(sitting is not None and not sitting.ended for sitting in earlier)
+    stopped = sum(sitting is not None and sitting.ended == "stopped" for sitting in earlier)
+    failed = len(earlier) - killed - stopped
+    how = [
+        f"{what} {_times(count)}"
+        for what, count in (
+            ("it was stopped on request", stopped),
+            ("ttf itself was killed", killed),
+            ("it ended with an error", failed),
+        )
+        if count
+    ]
+    yield f"It was continued {_times(len(earlier))}: {', '.join(how)}."
 
 
 def _without_end(run: RunFiles) -> Iterator[str]:
