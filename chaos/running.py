@@ -160,17 +160,17 @@ class Running(live_run.LiveRun):
 
     def last_record(self, interval: int, signum: int, end: Callable[[], bool]) -> Death | None:
         """What the trainer was doing when `end` ended it; None where that did not."""
-        record = self.place.run / "flight.bin"
+        record, kept = self.place.run / "flight.bin", self.place.root / "last-flight.bin"
         try:
-            # The next trainer gets a new file; this descriptor still shows the old one.
-            flight = os.open(record, os.O_RDONLY)
+            # The next trainer gets a new file; this name still shows the old one.
+            os.link(record, kept)
         except FileNotFoundError:
             end()
             return None
         try:
-            last = read_flight(Path(f"/proc/self/fd/{flight}")) if end() else None
+            last = read_flight(kept) if end() else None
         finally:
-            os.close(flight)
+            kept.unlink()
         return None if last is None else self._reckoned(signum, last, interval)
 
     def _reckoned(self, signum: int, last: Flight, interval: int) -> Death:

@@ -98,6 +98,9 @@ SMALL: Settings = {
 """A run of a second: no mining, forty steps; of its checkpoints only the first is sure to begin at
 its step: later ones wait until the one before is written."""
 
+MINED: Settings = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 10}
+"""The same with four rounds of mining, by a miner whose process does not load torch."""
+
 
 def _toml(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)

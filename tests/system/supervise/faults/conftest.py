@@ -4,6 +4,7 @@ from tests.kit.fixtures.faults import (
     faults_home,
     faulty_site,
     group,
+    mined_reference,
     place,
     reference,
     small_data,

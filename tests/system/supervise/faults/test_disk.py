@@ -9,9 +9,9 @@ import signal
 from typing import Any
 
 import pytest
-from tests.kit.faulty_run import FaultyPlace
+from tests.kit.faulty_run import MINED, FaultyPlace
 from tests.kit.fixtures.crashes import wide
-from tests.kit.fixtures.faults import SmallDisk, Undisturbed, read_only
+from tests.kit.fixtures.faults import SmallDisk, read_only
 from tests.kit.live_run import Ended
 
 from ttf.rundir.verified_folders import newest_step
@@ -102,13 +102,9 @@ def test_a_disk_that_is_full_from_the_start_is_refused(
     assert not ended.run.exists()
 
 
-MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
-
-
 def test_mining_waits_for_a_disk_that_is_full(
-    place: FaultyPlace, small_disk: SmallDisk, undisturbed: Undisturbed
+    place: FaultyPlace, small_disk: SmallDisk, mined_reference: Ended
 ) -> None:
-    reference = undisturbed("mined", MINED)
     place.hold(18)
     command = place.train(out=small_disk.path / "run", settings=MINED)
     command.held(18)
@@ -118,7 +114,7 @@ def test_mining_waits_for_a_disk_that_is_full(
     small_disk.free()
     done = command.wait()
     done.assert_clean()
-    assert (done.code, done.digest) == (0, reference.digest), done.err
+    assert (done.code, done.digest) == (0, mined_reference.digest), done.err
     assert done.summary["exact"]
 
 

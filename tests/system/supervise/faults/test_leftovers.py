@@ -5,23 +5,20 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from tests.kit.faulty_run import FaultyPlace
-from tests.kit.fixtures.faults import Undisturbed
+from tests.kit.faulty_run import MINED, FaultyPlace
 from tests.kit.live_run import WIDELY, Ended
-
-MINED = {"miner.name": "exact", "miner.negatives": 2}
 
 
 @pytest.mark.parametrize("number", [1, *([3] if WIDELY else [])])
 def test_a_table_that_does_not_read_back_is_mined_again(
-    place: FaultyPlace, undisturbed: Undisturbed, number: int
+    place: FaultyPlace, mined_reference: Ended, number: int
 ) -> None:
     lie = {"TTF_FAILPOINT": f"candidates.write:{number}:lie"}
     done = place.train(env=lie, settings=MINED).wait()
     done.assert_clean()
     assert done.code == 0, done.err
     assert "read it again" in done.err
-    assert done.digest == undisturbed("mined", MINED).digest
+    assert done.digest == mined_reference.digest
 
 
 def test_a_folder_that_could_not_be_deleted_at_first_is_gone_at_the_end(

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit.faulty_run import FaultyPlace
+from tests.kit.faulty_run import MINED, FaultyPlace
 from tests.kit.fixtures.crashes import wide
-from tests.kit.fixtures.faults import MB, Undisturbed
+from tests.kit.fixtures.faults import MB
 from tests.kit.live_run import Ended
 from tests.kit.memory_group import Group
 
@@ -154,13 +154,11 @@ def wide_data(folder: Path) -> dict[str, Path]:
 
 
 def test_the_miner_is_the_first_victim(
-    place: FaultyPlace, group: Group, undisturbed: Undisturbed
+    place: FaultyPlace, group: Group, mined_reference: Ended
 ) -> None:
-    mined = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
-    reference = undisturbed("mined", mined)
     group.limit(600)
     done = place.train(
-        settings={**mined, "miner.faulty.acts": ["allocate"]}, before=group.enter
+        settings={**MINED, "miner.faulty.acts": ["allocate"]}, before=group.enter
     ).wait()
     done.assert_clean()
     assert done.code == 0
@@ -169,7 +167,7 @@ def test_the_miner_is_the_first_victim(
     if told == [("oom-kill", "miner", None)]:
         assert "increased by 1" in done.evidence
         assert done.summary["restarts"] == 0
-        assert done.digest == reference.digest and done.summary["exact"]
+        assert done.digest == mined_reference.digest and done.summary["exact"]
     else:  # it took long enough to be noticed: the trainer left by itself, and nobody killed it
         assert told[-1] == ("memory-limit", "trainer", 0)
         assert "memory.budget" in done.summary["incidents"][-1]["remedy"]

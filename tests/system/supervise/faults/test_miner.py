@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.faulty_run import FaultyPlace
+from tests.kit.faulty_run import MINED, FaultyPlace
 from tests.kit.fixtures.crashes import wide
-from tests.kit.fixtures.faults import Undisturbed
-
-MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
-OFTEN = {**MINED, "miner.refresh": 10}
+from tests.kit.live_run import Ended
 
 
 def test_a_worker_that_dies_at_every_request_changes_nothing(
-    place: FaultyPlace, undisturbed: Undisturbed
+    place: FaultyPlace, mined_reference: Ended
 ) -> None:
-    reference = undisturbed("mined often", OFTEN)
     acts = ["kill", "", "segv", "", "abrt", "", "bus", ""]
-    done = place.train(settings={**OFTEN, "miner.faulty.acts": acts}).wait()
+    done = place.train(settings={**MINED, "miner.faulty.acts": acts}).wait()
     done.assert_clean()
     assert done.code == 0
-    assert done.digest == reference.digest
+    assert done.digest == mined_reference.digest
     assert done.summary["exact"] and done.summary["deviations"] == []
     assert done.summary["restarts"] == 0
     classes = ["killed", "segfault", "abort", "bus-error"]

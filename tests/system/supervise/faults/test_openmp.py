@@ -7,10 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kit.faulty_run import FaultyPlace
-from tests.kit.fixtures.faults import Undisturbed
-
-MINED = {"miner.name": "faulty", "miner.negatives": 2, "miner.refresh": 20}
+from tests.kit.faulty_run import MINED, FaultyPlace
+from tests.kit.live_run import Ended
 
 
 @pytest.fixture
@@ -24,9 +22,8 @@ def runtimes(tmp_path: Path, intel_openmp: Path) -> tuple[Path, Path]:
 
 
 def test_a_miner_in_the_trainer_that_brings_a_second_runtime_is_isolated(
-    place: FaultyPlace, runtimes: tuple[Path, Path], undisturbed: Undisturbed
+    place: FaultyPlace, runtimes: tuple[Path, Path], mined_reference: Ended
 ) -> None:
-    reference = undisturbed("mined", MINED)
     first, second = map(str, runtimes)
     (place.faults / "trainer-runtime").write_text(first)
     settings = {**MINED, "miner.isolation": "none", "miner.faulty.runtimes": [second]}
@@ -53,7 +50,7 @@ def test_a_miner_in_the_trainer_that_brings_a_second_runtime_is_isolated(
     ]
     assert done.summary["exact"] and done.summary["deviations"] == []
     assert done.summary["restarts"] == 1
-    assert done.digest == reference.digest
+    assert done.digest == mined_reference.digest
     assert (place.faults / "heard").read_text() == "omp-duplicate\n"
 
 

@@ -75,14 +75,19 @@ def train(sets: Sets, out: Path, *, miner: str = "exact", **train: Any) -> ttf.R
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(
-    small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
+    small_sets: Sets,
+    tmp_path: Path,
+    run_ttf: RunTtf,
+    invoke: Invoke,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With two towers that train; tests/system/supervise stops and kills in every phase."""
+    monkeypatch.chdir(tmp_path)
     stop = signal.SIGTERM
     more = ["--tower", "gru", "--doc-tower", "mlp"]
     more += ["--steps", "60", "--set", "miner.refresh=7", "--isolation", "none"]
     argv = words(small_sets["npz"], *more)
-    whole = run_ttf("train", *argv, "--out", "whole")
+    whole = invoke(["train", *argv, "--out", "whole", "--in-process"])
     assert whole.code == 0, whole.err
     code = stopped_after(10, stop, [*argv, "--out", "cut"], tmp_path)
     assert code == 128 + stop
