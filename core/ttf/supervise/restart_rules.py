@@ -44,6 +44,8 @@ def after_death(state: State, died: Died) -> Decision:
     remedy = _due_remedy(state, died, streak)
     if remedy is not None and state.settings.remedies and state.settings.max_restarts > 0:
         return _remedied(state, died, remedy)
+    # A plugin is imported at the start, where a restart meets it again. Later it is only at work (a
+    # miner inside the trainer), and what is known about the crash, its remedy, matters more.
     at_import = died.plugin is not None and (died.phase == "start" or remedy is None)
     if at_import and (died.name not in FROM_OUTSIDE or streak > 1):
         return _error(state, died, "A restart would load the plugin again.")
