@@ -103,6 +103,19 @@ def children(notes):
     hold_the_interpreter(notes)
 
 
+def daemon(notes):
+    """Neither its session nor its environment tells who started it, and its parent has ended."""
+    hide = "sleep 600 >/dev/null 2>&1 & echo $!"
+    said = subprocess.check_output(["sh", "-c", hide], env={}, start_new_session=True)
+    (notes / "daemon").write_text(said.decode())
+    hold_the_interpreter(notes)
+
+
+def look_for_daemon(notes):
+    pid = (notes / "daemon").read_text().strip()
+    (notes / "seen").write_text("there" if Path("/proc", pid).exists() else "gone")
+
+
 ACTS = {
     **{name: lambda notes, act=act: act() for name, act in native_faults.ACTS.items()},
     "cut-line": cut_line,
@@ -111,6 +124,8 @@ ACTS = {
     "deadlock": never_get_the_lock,
     "wait": wait,
     "children": children,
+    "daemon": daemon,
+    "look-for-daemon": look_for_daemon,
     "garbage": lambda notes: os.write(results_pipe(), b"no frame, but as long as the head of one"),
     "nonsense": lambda notes: __import__("ttf.process.messages", fromlist=["write"]).write(
         results_pipe(), {"checkpointed": "soon"}),

@@ -2,7 +2,7 @@
 
 Started by exec in its own session, never by fork. An orphan gets init or the nearest subreaper as
 parent, so parent ids do not find it. Its session does; and if it made its own session, an inherited
-environment variable does.
+environment variable does. See `orphans.py` for those that have neither.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ NO_SESSION: Final = 2**31 - 1
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _ROUNDS: Final = 100
 _PAUSE_S: Final = 0.01
-_PR_SET_CHILD_SUBREAPER: Final = 36
 _REAP_S: Final = 5.0
 
 
@@ -291,22 +290,3 @@ def _belongs(process: Path, session: int, wanted: bytes) -> bool:
     if state in (b"Z", b"X"):
         return False
     return int(its_session) == session or wanted in (process / "environ").read_bytes().split(b"\0")
-
-
-def adopt_orphans() -> None:
-    """Makes orphaned descendants children of this process, so that they are found and reaped
-    (Linux): https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html"""
-    if platform.LINUX:
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def reap_orphans(ours: int | None = None) -> None:
-    """Reaps adopted processes that have ended, because nobody else does: in many containers process
-    1 reaps nothing. `ours` is a child whose end is waited for elsewhere; no other may exist."""
-    if not platform.LINUX:
-        return
-    with contextlib.suppress(ChildProcessError):  # there are no children
-        while (end := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-            if end.si_pid == ours:
-                return
-            os.waitpid(end.si_pid, 0)

@@ -22,8 +22,8 @@ from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told, TtfError
 from ttf.incidents.death import Death, Finding, Remedy
 from ttf.incidents.remedies import command
 from ttf.process import limits
-from ttf.process.child import adopt_orphans, reap_orphans
 from ttf.process.error_document import ErrorDocument, from_document
+from ttf.process.orphans import Orphans
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
@@ -67,20 +67,21 @@ MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "D
 def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> Summary:
     """Trains to the end, over all restarts. Raises TtfError.
 
-    `own_process`: this process exists only for the run. It adopts orphans, counts as part of the
-    run, and obeys the terminal: the suspend key, and a hangup, which counts as SIGTERM.
+    `own_process`: this process exists only for the run. It adopts, ends and reaps orphans,
+    counts as part of the run, and obeys the terminal: the suspend key, and a hangup, which counts
+    as SIGTERM.
     """
     limits.ensure_files()
     limits.ensure_tasks(threads=os.cpu_count() or 1)
     wanted = [signal.SIGINT, signal.SIGTERM]
+    orphans = Orphans() if own_process else None
     if own_process:
-        adopt_orphans()
         wanted.append(signal.SIGTSTP)
         # Ignored under nohup: the run outlives its terminal.
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             wanted.append(signal.SIGHUP)
     with Signals(*wanted) as signals:
-        supervisor = Supervisor(request, folder, signals, own_process=own_process)
+        supervisor = Supervisor(request, folder, signals, orphans)
         try:
             summary = supervisor.run()
             supervisor.journal.note_end(str(summary.get("status", "finished")))
@@ -112,10 +113,15 @@ class Supervisor:
     """One run with all its trainers."""
 
     def __init__(
-        self, request: TrainRequest, folder: RunFolder, signals: Signals, *, own_process: bool
+        self,
+        request: TrainRequest,
+        folder: RunFolder,
+        signals: Signals,
+        orphans: Orphans | None,
     ) -> None:
+        """`orphans`: of a process that exists only for the run."""
         self._folder, self._signals = folder, signals
-        self._own_process = own_process
+        self._orphans = orphans
         self._screen = Screen(request.progress)
         self._request = replace(request, live_width=self._screen.live_width)
         say = partial(self._say, loud=True)
@@ -147,12 +153,9 @@ class Supervisor:
         if self._running is not None:
             self._running.close()
             self._running = None
-        self._reap()
+        if self._orphans is not None:
+            self._orphans.end()
         self._screen.close()
-
-    def _reap(self) -> None:
-        if self._own_process:
-            reap_orphans(None if self._running is None else self._running.child.pid)
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -168,7 +171,8 @@ class Supervisor:
             return
         trainer = self._running
         yield from trainer.wait(wake_at(self._state))
-        self._reap()
+        if self._orphans is not None:
+            self._orphans.reap(trainer.child.pid)
         yield from self._from_signals()
         if trainer.over:
             yield from self._end_events(trainer)
@@ -208,6 +212,8 @@ class Supervisor:
         from ttf.incidents.classify import classify
 
         code = trainer.finish()
+        if self._orphans is not None:
+            self._orphans.end()
         self._end = trainer.end or {}
         error = self._end.get("error")
         try:
@@ -322,7 +328,7 @@ class Supervisor:
             self._folder,
             self._signals,
             display=self._screen.fd,
-            whole_tree=self._own_process,
+            whole_tree=self._orphans is not None,
             again=self._started,
         )
         self._started = True

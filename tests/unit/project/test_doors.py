@@ -52,6 +52,7 @@ OUTSIDE = {
     "process/error_document.py": MESSAGE,
     "process/lifeline.py": BELOW,
     "process/messages.py": MESSAGE,
+    "process/orphans.py": SYSTEM,
     "rundir/flight_record.py": "a mapped file: opened without following a link",
     "rundir/run_folder.py": "removes the empty folders that it made",
     "rundir/waiting_lock.py": SYSTEM,

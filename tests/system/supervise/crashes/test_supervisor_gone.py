@@ -11,7 +11,7 @@ import pytest
 from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import WIDELY, Start
 from tests.kit.live_run import LiveRun, Tree, in_phase, saving, summary_of
-from tests.kit.processes import alive
+from tests.kit.processes import adopting, alive
 from tests.kit.struck_run import EVERY, assert_undisturbed
 
 from ttf.errors import ExitCode
@@ -82,6 +82,24 @@ def test_what_a_dying_trainer_started_goes_with_it(
     live.hit(live.trainer(), signal.SIGSEGV)
     tree.gone_after()
     assert live.wait().code == 0
+    assert_undisturbed(run, undisturbed, restarts=1)
+
+
+def test_a_daemon_that_hides_is_ended_before_the_next_trainer_starts(
+    train: Start, run: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    hides = sabotage.spec(notes, "forward", "daemon", step=5)
+    looks = sabotage.spec(notes, "forward", "look-for-daemon", step=6)
+    with adopting() as reaped:
+        live = train(env=sabotage.variable(hides, looks))
+        live.until((notes / "reached").exists, "there is a daemon")
+        daemon = int((notes / "daemon").read_text())
+        assert alive(daemon)
+        live.hit(live.trainer(), signal.SIGSEGV)
+        assert live.wait().code == 0
+        assert reaped() == []
+    assert (notes / "seen").read_text() == "gone"
     assert_undisturbed(run, undisturbed, restarts=1)
 
 
