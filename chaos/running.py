@@ -15,8 +15,8 @@ from tests.kit import live_run
 from tests.kit.live_run import MARK
 from tests.kit.processes import WORKER, children_of, leads_session_as
 
+from ttf.rundir.durable import TEMP_PREFIX
 from ttf.rundir.flight_record import Flight, read_flight
-from ttf.rundir.temporary import TEMP_PREFIX
 from ttf.rundir.verified_folders import newest_step
 
 LONGEST_S: Final = 300.0

@@ -12,7 +12,7 @@ from typing import Any, Final
 from chaos.running import Death, Place, wait_until
 from chaos.world import STEPS, Reference, records, reference_of
 
-from ttf.rundir.temporary import TEMP_PREFIX
+from ttf.rundir.durable import TEMP_PREFIX
 
 LEAVE_S: Final = 2.0
 """What is left of a run must be gone by then."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ttf.rundir.disk_operations import Operation
+from ttf.rundir.durable import Operation
 
 SECTOR: Final = 512
 MODES: Final = ("lost", "all", "zeros", "sectors", "cut")

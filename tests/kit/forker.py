@@ -18,7 +18,7 @@ from tests.kit.fixtures.durability import told_by
 from tests.kit.small_run import write_run
 
 from ttf.process.lifeline import die_with_parent
-from ttf.rundir import disk_operations
+from ttf.rundir import durable
 from ttf.rundir.failpoints import Failpoint
 
 
@@ -54,7 +54,7 @@ def _child(request: dict[str, Any], gate: int) -> int:
 
     if request["failpoint"]:
         # As TTF_FAILPOINT does at import: this process has imported the seam already.
-        disk_operations._interceptor = Failpoint.parse(request["failpoint"])
+        durable._interceptor = Failpoint.parse(request["failpoint"])
     try:
         write_run(root, tell=tell, ready=ready, **request["options"])
     except BaseException:  # noqa: BLE001 -- told to the test

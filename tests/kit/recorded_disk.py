@@ -6,19 +6,19 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ttf.rundir import disk_operations
+from ttf.rundir import durable
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[list[disk_operations.Operation]]:
+def recorded() -> Iterator[list[durable.Operation]]:
     """Lists every operation in the order they were done."""
-    done: list[disk_operations.Operation] = []
+    done: list[durable.Operation] = []
 
-    def note(operation: disk_operations.Operation, act: disk_operations.Act) -> int:
+    def note(operation: durable.Operation, act: durable.Act) -> int:
         count = act(memoryview(operation.data))
         data = bytes(operation.data[:count]) if operation.verb == "write" else b""
         done.append(replace(operation, data=data))
         return count
 
-    with disk_operations.intercepted(note):
+    with durable.intercepted(note):
         yield done

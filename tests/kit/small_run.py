@@ -13,9 +13,9 @@ import torch
 
 from ttf.errors import StorageError
 from ttf.mining.candidates import CandidateTable
-from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.removing import remove_leftovers
 from ttf.rundir.verified_folders import prune_tables
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, get_args
 
 from ttf.errors import ArtifactDamaged
 from ttf.machine import processor
-from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
+from ttf.rundir.confined import read_json
 from ttf.rundir.documents import BestProduct, NotedCeilings
 from ttf.rundir.durable import write_json
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.errors import ArtifactDamaged
-from ttf.rundir.durable import OpenFile, folder_written_whole
+from ttf.rundir.durable import OpenFile
+from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.verified_folders import ARRAYS, TABLE_AREA, verified_table, write_manifest
 
 _TYPES: Final = tuple(map(np.dtype, ("int64", "int64", "float32", "float32")))

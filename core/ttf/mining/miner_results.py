@@ -19,8 +19,7 @@ from ttf.data.sources import open_ref
 from ttf.data.vectors import npy_header
 from ttf.errors import ArtifactDamaged, BadAnswer, BadData, storage_error
 from ttf.mining.job import MiningJob, MiningReport
-from ttf.rundir.bounded_json import read_json
-from ttf.rundir.confined import open_inside, write_inside
+from ttf.rundir.confined import open_inside, read_json, write_inside
 from ttf.rundir.durable import fsync_dir, fsync_file, write_json
 from ttf.rundir.removing import remove_if_there
 from ttf.rundir.typed_json import dataclass_from

@@ -38,9 +38,9 @@ from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
 from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.scan_counters import Certifies, ScanTally
 from ttf.process.collector import paused_for_imports
-from ttf.rundir.durable import folder_written_whole, sha256_file
-from ttf.rundir.removing import remove_if_possible, remove_if_there
-from ttf.rundir.temporary import TEMP_PREFIX
+from ttf.rundir.confined import sha256_file
+from ttf.rundir.durable import TEMP_PREFIX
+from ttf.rundir.removing import folder_written_whole, remove_if_possible, remove_if_there
 from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import (
     PRIVATE,

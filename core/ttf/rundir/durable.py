@@ -1,48 +1,124 @@
-"""Writes everything of a run folder: to a temporary name, fsync, rename, fsync of the folder.
+"""Writes files durably: to a temporary name beside the target, fsync, rename, fsync of the folder.
 
 Every change of the disk is an `Operation` with a name ("checkpoint.write") that passes through
 `perform`: there a recorder lists operations and a failpoint (`ttf.rundir.failpoints`) makes them
-fail.
+fail. Whole folders, and what goes: `ttf.rundir.removing`.
 
 After a failed fsync a file is given up, never fsynced again: the kernel has marked its pages clean.
-It is written again under another name.
+It is written again under another name. A process that is killed leaves its temporary file; it has a
+random name that nobody can foresee, and is locked while its writer lives.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
+import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ttf.errors import storage_error
-from ttf.rundir.confined import names_in, open_inside
-from ttf.rundir.disk_operations import Operation, change, perform
-from ttf.rundir.removing import remove, remove_if_possible
-from ttf.rundir.temporary import OLD_PREFIX, TEMP_PREFIX, lock, temporary_path
+from ttf.rundir import failpoints
 
 _CHUNK_BYTES: Final = 4 << 20
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+TEMP_PREFIX: Final = ".tmp-"
+
+# --- the seam -----------------------------------------------------------------------------------
+
+Verb = Literal["create", "write", "fsync", "rename", "fsync_dir", "unlink", "mkdir", "rmdir"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """One change of the disk, or one wait for it."""
+
+    verb: Verb
+    area: str  # What is written: 'checkpoint', 'metrics', 'candidates', ...
+    path: Path
+    target: Path | None = None  # Of a rename.
+    offset: int = 0
+    data: bytes | memoryview = b""  # Of a write.
+
+    @property
+    def name(self) -> str:
+        return f"{self.area}.{self.verb}"
+
+
+# Does the operation; gets the bytes of a write, and returns how many were written; of a new file,
+# its descriptor.
+Act = Callable[[memoryview], int]
+Interceptor = Callable[[Operation, Act], int]
+
+_interceptor: Interceptor | None = failpoints.from_environment()
+
+
+def perform(operation: Operation, act: Act) -> int:
+    if _interceptor is None:
+        return act(memoryview(operation.data))
+    return _interceptor(operation, act)
+
+
+def change(
+    act: Callable[[], object], verb: Verb, area: str, path: Path, target: Path | None = None
+) -> None:
+    """Any change but a write."""
+
+    def do(_: memoryview) -> int:
+        act()
+        return 0
+
+    perform(Operation(verb=verb, area=area, path=path, target=target), do)
+
+
+@contextlib.contextmanager
+def intercepted(interceptor: Interceptor) -> Iterator[None]:
+    """During the block every operation of this process, of all threads, goes to `interceptor`."""
+    global _interceptor
+    before, _interceptor = _interceptor, interceptor
+    try:
+        yield
+    finally:
+        _interceptor = before
+
+
+# --- temporary names -------------------------------------------------------------------------------
+
+
+def temporary_path(target: Path, prefix: str = TEMP_PREFIX) -> Path:
+    """A new name beside `target`: a retried write does not meet its own leftovers."""
+    return target.with_name(f"{prefix}{target.name}-{secrets.token_hex(6)}")
+
+
+def lock(fd: int) -> bool:
+    """Marks a new temporary file as alive until the descriptor is closed. False: another process
+    took it for a dead one's a moment before, and removes it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: there nothing is swept either
+        return True
+    return os.fstat(fd).st_nlink > 0
+
 
 # --- single operations ---------------------------------------------------------------------------
 
 
 def fsync_file(fd: int, path: Path | None = None, area: str = "other") -> None:
     """Makes a file durable; macOS needs F_FULLFSYNC, a plain fsync is not enough there."""
-    change(lambda: _fsync(fd), "fsync", area, path or Path(f"fd {fd}"))
-
-
-def _fsync(fd: int) -> None:
+    path = path or Path(f"fd {fd}")
     if sys.platform == "darwin":
-        import fcntl
-
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        change(lambda: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), "fsync", area, path)
     else:
-        os.fsync(fd)
+        change(lambda: os.fsync(fd), "fsync", area, path)
 
 
 def fsync_dir(path: Path, area: str = "other") -> None:
@@ -79,12 +155,9 @@ class OpenFile:
         self.size = 0
         self._digest = hashlib.sha256()
         self._given_up = False
-        self._fd = -1
-        change(self._open, "create", area, path)
-
-    def _open(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(self.path, flags, 0o666)
+        self._fd = perform(
+            Operation(verb="create", area=area, path=path), lambda _: os.open(path, _NEW, 0o666)
+        )
 
     def write(self, data: bytes | memoryview) -> int:
         """Writes all bytes, in as many calls as needed. After a failure the same bytes can be
@@ -124,7 +197,7 @@ class OpenFile:
         fsync_dir(target.parent, self.area)
 
     def lock(self) -> bool:
-        """See `ttf.rundir.temporary.lock`."""
+        """See `lock`."""
         return lock(self._fd)
 
     def close(self) -> None:
@@ -138,7 +211,7 @@ class OpenFile:
         return self._digest.hexdigest()
 
 
-# --- whole files and folders ---------------------------------------------------------------------
+# --- whole files ---------------------------------------------------------------------------------
 
 
 def write_new(path: Path, data: bytes | memoryview, area: str) -> str:
@@ -195,91 +268,6 @@ def write_json(path: Path, value: Any, area: str | None = None) -> None:
 
 def json_bytes(value: Any) -> bytes:
     return json.dumps(finite(value), indent=2, allow_nan=False).encode() + b"\n"
-
-
-@contextlib.contextmanager
-def folder_written_whole(path: Path, area: str | None = None) -> Iterator[Path]:
-    """Yields a folder to fill; on success it becomes `path`, durably, and replaces an old one.
-
-    Raises StorageError.
-    """
-    area = area or path.stem
-    temp, old = temporary_path(path), temporary_path(path, OLD_PREFIX)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        make_dir(temp, area)
-        yield temp
-        _sync_tree(temp, area)
-        _put_in_place(temp, path, old, area)
-        if old.exists():
-            remove(old, old.parent, area)
-    except BaseException as error:
-        if temp.exists():
-            remove_if_possible(temp, temp.parent, area)  # not on a read-only file system
-        if isinstance(error, OSError):
-            raise storage_error(error, str(path)) from error
-        raise
-
-
-def _sync_tree(folder: Path, area: str) -> None:
-    for inner in sorted(folder.iterdir()):
-        if inner.is_dir():
-            _sync_tree(inner, area)
-        else:
-            fd = os.open(inner, os.O_RDONLY)
-            try:
-                fsync_file(fd, inner, area)
-            finally:
-                os.close(fd)
-    fsync_dir(folder, area)
-
-
-def _put_in_place(temp: Path, path: Path, old: Path, area: str) -> None:
-    # Never a half-removed folder under the real name; always one if there was one before.
-    replaces = path.exists()
-    if replaces:
-        rename(path, old, area)
-    try:
-        rename(temp, path, area)
-    except OSError:
-        if replaces:
-            rename(old, path, area)
-        raise
-    fsync_dir(path.parent, area)
-
-
-def remove_leftovers(folder: Path, inside: Path) -> None:
-    """Deletes leftovers of interrupted writes; call with the folder locked.
-
-    If a folder was moved aside and its replacement never came, it is put back.
-    """
-    try:
-        names = names_in(folder, inside)
-    except FileNotFoundError:
-        return
-    for name in names:
-        if not name.startswith(TEMP_PREFIX):
-            continue
-        target = folder / name.removeprefix(OLD_PREFIX).rpartition("-")[0]
-        if name.startswith(OLD_PREFIX) and not target.exists():
-            rename(folder / name, target, "leftover")
-        else:
-            remove_if_possible(folder / name, inside, "leftover")
-
-
-# --- reading -------------------------------------------------------------------------------------
-
-
-def sha256_file(path: Path, inside: Path, *, from_disk: bool = False) -> str:
-    """Of a file below `inside`. Raises OSError and EntryRefused.
-
-    `from_disk` asks the kernel to drop its cached copy first, so that it reads what would be read
-    after a crash. Only for fsynced files; a hint, if the system supports it.
-    """
-    with open_inside(path, inside) as file:
-        if from_disk and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def finite(value: Any) -> Any:

@@ -29,7 +29,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    from ttf.rundir.disk_operations import Operation
+    from ttf.rundir.durable import Operation
 
 VARIABLE: Final = "TTF_FAILPOINT"
 FAULTS: Final = ("kill", "enospc", "eio", "short", "lie", "sleep", "stop")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import EntryRefused
-from ttf.rundir.bounded_json import parsed_line
-from ttf.rundir.confined import open_inside
+from ttf.rundir.confined import open_inside, parsed_line
 
 _LONGEST_LINE: Final = 1 << 20
 _MOST_WITHOUT_END: Final = 8  # Pieces of that length; the file is then no file of lines.

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import StorageError, storage_error
-from ttf.rundir.bounded_json import parsed_line
-from ttf.rundir.confined import open_inside
+from ttf.rundir.confined import open_inside, parsed_line
 from ttf.rundir.disk_retry import Patience
 from ttf.rundir.durable import file_written_whole, finite
 from ttf.rundir.json_lines import raw_lines

@@ -1,14 +1,28 @@
-"""Files and folders that the user named as an output: nobody tidies around them but their writers."""
+"""Files and folders that the user named as an output: nobody tidies around them but their writers.
+
+A process that is killed leaves its temporary file. The next writer of the same target removes it:
+the system releases the lock of a dead process, also where process numbers are of no use (another
+container, a number that was given again).
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from ttf.rundir import temporary
-from ttf.rundir.durable import write_atomically
+from ttf.rundir.durable import TEMP_PREFIX, lock, temporary_path, write_atomically
 from ttf.rundir.removing import remove_if_possible
+
+_SUFFIX: Final = r"(?:[0-9a-f]{12}|\d+(?:\.\d+)?)"  # earlier versions: the process number
+_NEW: Final = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass
@@ -34,13 +48,13 @@ class Temporary:
 def temporary_file(target: Path) -> Temporary:
     """To be written through `fd`, then renamed to `target`. Raises OSError."""
     _sweep(target)
-    return Temporary(*temporary.locked_file(target))
+    return Temporary(*_locked_file(target))
 
 
 def temporary_folder(target: Path) -> Temporary:
     """To be filled, then renamed to `target`. Raises OSError."""
     _sweep(target)
-    return Temporary(*temporary.locked_folder(target))
+    return Temporary(*_locked_folder(target))
 
 
 def write_output(path: Path, data: bytes, area: str | None = None) -> None:
@@ -50,5 +64,70 @@ def write_output(path: Path, data: bytes, area: str | None = None) -> None:
 
 
 def _sweep(target: Path) -> None:
-    for path in temporary.dead_leftovers(target):
+    for path in _dead_leftovers(target):
         remove_if_possible(path, path.parent, "leftover")
+
+
+def _locked_file(target: Path) -> tuple[int, Path]:
+    """A new, empty, locked file beside `target`: its descriptor (read and write) and its path.
+    Raises OSError."""
+    return _locked(target, lambda path: os.open(path, os.O_RDWR | _NEW, 0o666))
+
+
+def _locked_folder(target: Path) -> tuple[int, Path]:
+    """A new, empty folder beside `target`, and a descriptor that locks it until it is closed.
+    Raises OSError."""
+
+    def make(path: Path) -> int:
+        path.mkdir()
+        return os.open(path, _FOLDER)
+
+    return _locked(target, make)
+
+
+def _locked(target: Path, make: Callable[[Path], int]) -> tuple[int, Path]:
+    while True:
+        path = temporary_path(target)
+        fd = make(path)
+        if lock(fd):
+            return fd, path
+        os.close(fd)  # somebody sweeps, and met the file before its lock: he removes it
+
+
+def _dead_leftovers(target: Path) -> Iterator[Path]:
+    """Temporary files and folders of `target` that a process of this user left when it died. Each
+    is locked until the next is asked for, so that the caller may remove it."""
+    leftover = re.compile(re.escape(f"{TEMP_PREFIX}{target.name}-") + _SUFFIX)
+    try:
+        names = sorted(path.name for path in target.parent.iterdir())
+    except OSError:
+        return
+    for name in filter(leftover.fullmatch, names):
+        path = target.parent / name
+        if (fd := _lock_of_the_dead(path)) is not None:
+            try:
+                yield path
+            finally:
+                os.close(fd)
+
+
+def _lock_of_the_dead(path: Path) -> int | None:
+    try:
+        if not _may_be_ours(os.lstat(path)):
+            return None
+        fd = os.open(path, _LOOK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _may_be_ours(os.fstat(fd)):
+            return fd
+    except OSError:  # its writer lives, or the file system has no locks
+        pass
+    os.close(fd)
+    return None
+
+
+def _may_be_ours(found: os.stat_result) -> bool:
+    plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return plain and found.st_uid == os.geteuid()

@@ -25,9 +25,9 @@ from ttf.errors import (
 from ttf.host.version import __version__
 from ttf.rundir.confined import read_inside, refuse_foreign, write_inside
 from ttf.rundir.documents import RUN_FORMAT, Manifest, Summary
-from ttf.rundir.durable import remove_leftovers, write_json
+from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
-from ttf.rundir.removing import remove_if_possible, remove_if_there
+from ttf.rundir.removing import remove_if_possible, remove_if_there, remove_leftovers
 from ttf.rundir.typed_json import read_typed
 from ttf.text.shell import quoted
 

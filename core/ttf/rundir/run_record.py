@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ttf.errors import ArtifactDamaged, EntryRefused
-from ttf.rundir.bounded_json import parsed_line
-from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
+from ttf.rundir.confined import MOST_CONFIG_BYTES, parsed_line, read_inside
 from ttf.rundir.documents import (
     METRICS_LINES,
     RUN_FORMAT,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from ttf.errors import ArtifactDamaged, StorageError
-from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import read_json
 from ttf.rundir.durable import write_json
 from ttf.rundir.request import Change, History
 

@@ -27,8 +27,7 @@ from typing import (
 )
 
 from ttf.errors import ArtifactDamaged
-from ttf.rundir.bounded_json import MOST_BYTES, parsed_json
-from ttf.rundir.confined import read_inside
+from ttf.rundir.confined import MOST_BYTES, parsed_json, read_inside
 
 D = TypeVar("D")
 _Fit = Callable[[Any], Any]

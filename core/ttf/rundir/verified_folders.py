@@ -19,11 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import ArtifactDamaged, EntryRefused, storage_error
-from ttf.rundir.bounded_json import MOST_BYTES, read_json
-from ttf.rundir.confined import is_plain_name, names_in, read_inside, refuse_foreign
-from ttf.rundir.durable import json_bytes, sha256_file, write_new
+from ttf.rundir.confined import (
+    MOST_BYTES,
+    is_plain_name,
+    names_in,
+    read_inside,
+    read_json,
+    refuse_foreign,
+    sha256_file,
+)
+from ttf.rundir.durable import TEMP_PREFIX, json_bytes, write_new
 from ttf.rundir.removing import remove_at_once, remove_if_possible
-from ttf.rundir.temporary import TEMP_PREFIX
 from ttf.rundir.waiting_lock import wait_for
 
 if TYPE_CHECKING:

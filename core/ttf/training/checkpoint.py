@@ -22,15 +22,9 @@ from safetensors.torch import load, save as tensor_bytes
 from torch import Tensor
 
 from ttf.errors import ArtifactDamaged, NoCheckpoint, StorageError, storage_error
-from ttf.rundir.bounded_json import read_json
-from ttf.rundir.confined import open_inside
-from ttf.rundir.durable import (
-    finite,
-    folder_written_whole,
-    json_bytes,
-    write_new,
-)
-from ttf.rundir.removing import remove_at_once
+from ttf.rundir.confined import open_inside, read_json
+from ttf.rundir.durable import finite, json_bytes, write_new
+from ttf.rundir.removing import folder_written_whole, remove_at_once
 from ttf.rundir.request import History
 from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, DataChanged
 from ttf.incidents.inputs import refuse_changed
-from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import read_json
 from ttf.rundir.documents import DataFacts, Manifest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.run_folder import RunFolder

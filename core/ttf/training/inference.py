@@ -27,8 +27,8 @@ from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
-from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
+from ttf.rundir.confined import read_json
 from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord

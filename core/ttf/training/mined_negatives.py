@@ -35,11 +35,10 @@ from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import Incident
-from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
-from ttf.rundir.removing import remove_at_once
+from ttf.rundir.removing import remove_at_once, remove_leftovers
 from ttf.rundir.typed_json import read_typed
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
 from ttf.text.secrets import Secrets

@@ -17,9 +17,9 @@ from ttf.errors import NumericFailure, StorageError
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.sampler import MemorySampler
 from ttf.rundir.documents import Summary
-from ttf.rundir.durable import remove_leftovers
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
+from ttf.rundir.removing import remove_leftovers
 from ttf.rundir.verified_folders import prune_tables
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver

@@ -25,10 +25,10 @@ from ttf.errors import (
 )
 from ttf.host import plugins
 from ttf.host.options import checked
-from ttf.rundir.bounded_json import read_json
-from ttf.rundir.confined import open_named
+from ttf.rundir.confined import open_named, read_json, sha256_file
 from ttf.rundir.documents import MODEL_CONFIG
-from ttf.rundir.durable import folder_written_whole, sha256_file, write_json
+from ttf.rundir.durable import write_json
+from ttf.rundir.removing import folder_written_whole
 from ttf.text.shell import quoted
 from ttf.training.checkpoint import save_tensors
 

@@ -18,7 +18,7 @@ from ttf.data.synth import SynthShape, write_synth
 from ttf.data.vectors import unit_rows
 from ttf.errors import MinerDied
 from ttf.mining.job import MiningJob
-from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import read_json
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)

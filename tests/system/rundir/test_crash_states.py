@@ -20,7 +20,7 @@ from tests.kit.small_run import (
 )
 
 from ttf.errors import NoCheckpoint
-from ttf.rundir.disk_operations import Operation
+from ttf.rundir.durable import Operation
 from ttf.rundir.verified_folders import newest_step
 from ttf.training import checkpoint
 

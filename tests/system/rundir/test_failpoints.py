@@ -11,7 +11,7 @@ from tests.kit.fixtures.durability import Forker
 from tests.kit.recorded_disk import recorded
 from tests.kit.small_run import assert_whole, begin, recovered, snapshot, write_run
 
-from ttf.rundir import disk_operations, durable, failpoints
+from ttf.rundir import durable, failpoints
 from ttf.training import checkpoint
 
 CHAOS = os.environ.get("TTF_CHAOS") == "1"
@@ -92,12 +92,12 @@ def test_after_a_failed_fsync_no_file_is_fsynced_again(begun: Path, ram: Path) -
     failing = failpoints.Failpoint.parse("*.fsync:1+:eio")
     asked: list[Path] = []
 
-    def note(operation: disk_operations.Operation, act: disk_operations.Act) -> int:
+    def note(operation: durable.Operation, act: durable.Act) -> int:
         if operation.verb == "fsync":
             asked.append(operation.path)
         return failing(operation, act)
 
-    with disk_operations.intercepted(note):
+    with durable.intercepted(note):
         for _ in range(5):
             with pytest.raises(Exception, match="Input/output error"):
                 checkpoint.save(root / "checkpoints", snapshot(4))

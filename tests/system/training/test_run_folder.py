@@ -100,7 +100,8 @@ def private_mount(options: str, script: str) -> subprocess.CompletedProcess[str]
 REFUSED = """
 from ttf.training.checkpoint import Snapshot, load_newest, save
 from ttf.errors import StorageError
-from ttf.rundir.durable import write_atomically, folder_written_whole
+from ttf.rundir.durable import write_atomically
+from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 

@@ -23,7 +23,7 @@ from ttf.mining import provenance
 from ttf.mining.job import IndexRecord
 from ttf.mining.worker_main import ready_index
 from ttf.rundir import verified_folders
-from ttf.rundir.durable import sha256_file
+from ttf.rundir.confined import sha256_file
 from ttf.rundir.verified_folders import folder_key
 from ttf.rundir.waiting_lock import Patience, wait_for
 

@@ -14,12 +14,10 @@ from tests.unit.project.test_project import ROOT
 
 CORE = ROOT / "core" / "ttf"
 DOORS = {
-    "rundir/bounded_json.py": "the door to JSON",
-    "rundir/confined.py": "the door to what lies in a folder",
-    "rundir/disk_operations.py": "the seam below all writing",
+    "rundir/confined.py": "the door to what lies in a folder, and to JSON",
     "rundir/durable.py": "the door to durable writing",
-    "rundir/removing.py": "the door that removes",
-    "rundir/temporary.py": "the door to temporary files",
+    "rundir/outputs.py": "the door to the temporary files of what the user named",
+    "rundir/removing.py": "the door to whole folders, and the one that removes",
 }
 SYSTEM = "a file of the system, or of an installed package"
 OWN = "a file that this process, or its child, made a moment ago in a folder of its own"
@@ -133,7 +131,7 @@ def test_files_are_opened_and_removed_through_the_doors_or_with_a_reason() -> No
         for name, used in FOUND.items()
         if used and name not in known and not name.startswith(NOT_OURS)
     }
-    assert not others, "use ttf.rundir.confined, bounded_json, removing or durable; or say why here"
+    assert not others, "use ttf.rundir.confined, removing or durable; or say why here"
 
 
 def test_no_exception_outlives_its_reason() -> None:

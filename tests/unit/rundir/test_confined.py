@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ttf.errors import ArtifactDamaged, EntryRefused
-from ttf.rundir import bounded_json, confined, removing
+from ttf.rundir import confined, removing
 from ttf.rundir.json_lines import raw_lines
 
 Reader = Callable[[Path, Path], Any]
@@ -21,7 +21,7 @@ READERS: dict[str, Reader] = {
     "open": lambda path, inside: confined.open_inside(path, inside).close(),
     "read": lambda path, inside: confined.read_inside(path, inside, 1000),
     "end": lambda path, inside: confined.end_of(path, inside, 1000),
-    "json": bounded_json.read_json,
+    "json": confined.read_json,
     "lines": lambda path, inside: list(raw_lines(path, inside)),
 }
 WRITERS: dict[str, Reader] = {
@@ -104,7 +104,7 @@ def test_a_name_from_a_document_cannot_be_a_path_to_somewhere_else(run: Path, na
 def test_the_folder_that_the_user_names_may_be_a_link(run: Path) -> None:
     named = run.parent / "named"
     named.symlink_to(run)
-    assert bounded_json.read_json(named / "inner" / "document", named) == {"ours": 1}
+    assert confined.read_json(named / "inner" / "document", named) == {"ours": 1}
     assert confined.names_in(named / "inner", named) == ["document"]
     confined.refuse_foreign(named, [], ["inner"])
 
@@ -160,7 +160,7 @@ def test_a_file_of_any_length_is_read_up_to_a_limit(run: Path) -> None:
     with large.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(ArtifactDamaged, match="large has more than"):
-        bounded_json.read_json(large, run)
+        confined.read_json(large, run)
     assert len(confined.end_of(large, run, 100)[0]) == 100
     assert sum(map(len, raw_lines(large, run))) == 8 << 20, "a file without lines is given up"
 
@@ -186,17 +186,17 @@ def test_a_file_of_any_length_is_read_up_to_a_limit(run: Path) -> None:
 def test_a_document_that_is_none_or_too_much_is_damaged(run: Path, text: str) -> None:
     (run / "document.json").write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ArtifactDamaged, match=r"document\.json is damaged: "):
-        bounded_json.read_json(run / "document.json", run)
+        confined.read_json(run / "document.json", run)
 
 
 @pytest.mark.parametrize("value", [1, "x", None, [], {"a": [{"b": [1.5, True, None]}]}, 1 << 63])
 def test_other_documents_are_what_json_says(run: Path, value: Any) -> None:
     (run / "document.json").write_text(json.dumps(value))
-    assert bounded_json.read_json(run / "document.json", run) == value
+    assert confined.read_json(run / "document.json", run) == value
 
 
 def test_of_lines_only_objects_of_some_depth_count() -> None:
-    assert bounded_json.parsed_line(b'{"a": [1, 2]}\n') == {"a": [1, 2]}
-    assert bounded_json.parsed_line(json.dumps({"a": [[1]] * 100}).encode()) == {"a": [[1]] * 100}
+    assert confined.parsed_line(b'{"a": [1, 2]}\n') == {"a": [1, 2]}
+    assert confined.parsed_line(json.dumps({"a": [[1]] * 100}).encode()) == {"a": [[1]] * 100}
     for raw in (b"[1]", b"1", b"{", b"[" * 500_000, b'{"a":' + b"[" * 40 + b"]" * 40 + b"}"):
-        assert bounded_json.parsed_line(raw) is None
+        assert confined.parsed_line(raw) is None

@@ -11,7 +11,7 @@ import pytest
 from tests.kit.small_run import steps_logged
 
 from ttf.errors import StorageError
-from ttf.rundir import disk_operations, metrics_log
+from ttf.rundir import durable, metrics_log
 from ttf.rundir.failpoints import Failpoint
 from ttf.rundir.metrics_log import MetricsLog
 
@@ -71,7 +71,7 @@ def test_a_disk_that_fails_for_a_while_costs_no_line(
     for step in (1, 2):
         log.write({"step": step})
     log.sync()
-    with disk_operations.intercepted(Failpoint.parse(f"metrics.{operation}:{times}:{fault}")):
+    with durable.intercepted(Failpoint.parse(f"metrics.{operation}:{times}:{fault}")):
         for step in (3, 4):
             log.write({"step": step, "text": "x" * 50})
             log.sync()
@@ -96,7 +96,7 @@ def test_after_a_failed_fsync_the_file_is_written_anew_from_memory(ram: Path) ->
     log.sync()
     log.write({"step": 2})
     before = path.stat().st_ino
-    with disk_operations.intercepted(Failpoint.parse("metrics.fsync:1:eio")):
+    with durable.intercepted(Failpoint.parse("metrics.fsync:1:eio")):
         log.sync()
     # What a kernel may do with pages whose write failed: the file is as it was on disk.
     path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + bytes(12))
@@ -112,7 +112,7 @@ def test_after_a_failed_fsync_the_file_is_written_anew_from_memory(ram: Path) ->
 def test_without_patience_a_failing_write_is_raised_at_once(ram: Path) -> None:
     log = MetricsLog(ram / "metrics.jsonl", None)
     with (
-        disk_operations.intercepted(Failpoint.parse("metrics.write:1:enospc")),
+        durable.intercepted(Failpoint.parse("metrics.write:1:enospc")),
         pytest.raises(StorageError, match=r"metrics\.jsonl: No space left"),
     ):
         log.write({"step": 1})
@@ -125,7 +125,7 @@ def test_a_checkpoint_is_told_of_every_failure(ram: Path) -> None:
     log = MetricsLog(ram / "metrics.jsonl", None, retry_s=60, say=pytest.fail)
     log.write({"step": 1})
     with (
-        disk_operations.intercepted(Failpoint.parse("metrics.fsync:1:eio")),
+        durable.intercepted(Failpoint.parse("metrics.fsync:1:eio")),
         pytest.raises(StorageError, match="Input/output"),
     ):
         log.make_durable()
@@ -136,7 +136,7 @@ def test_a_checkpoint_is_told_of_every_failure(ram: Path) -> None:
 def test_what_is_held_back_is_bounded(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_log, "_MOST_BYTES", 2000)
     log = MetricsLog(ram / "metrics.jsonl", None, retry_s=1e9)
-    with disk_operations.intercepted(Failpoint.parse("metrics.write:1+:enospc")):
+    with durable.intercepted(Failpoint.parse("metrics.write:1+:enospc")):
         with pytest.raises(StorageError, match="No space left"):
             for step in range(1000):
                 log.write({"step": step})
@@ -148,7 +148,7 @@ def test_lines_that_the_disk_never_took_are_counted_aloud(ram: Path) -> None:
     said: list[str] = []
     log = MetricsLog(ram / "metrics.jsonl", None, retry_s=60, say=said.append)
     log.write({"step": 1})
-    with disk_operations.intercepted(Failpoint.parse("metrics.write:1+:enospc")):
+    with durable.intercepted(Failpoint.parse("metrics.write:1+:enospc")):
         log.write({"step": 2})
         log.write({"step": 3})
         log.close()
@@ -181,7 +181,7 @@ def test_lines_written_while_another_thread_makes_them_durable_are_all_there(ram
                 continue
 
     thread = threading.Thread(target=again_and_again)
-    with disk_operations.intercepted(Failpoint.parse("metrics.fsync:3:eio")):
+    with durable.intercepted(Failpoint.parse("metrics.fsync:3:eio")):
         thread.start()
         try:
             for step in range(3000):

@@ -16,7 +16,7 @@ from tests.kit.recorded_disk import recorded
 from tests.kit.small_run import begin, recovered, snapshot
 
 from ttf.errors import StorageError
-from ttf.rundir import disk_operations, verified_folders
+from ttf.rundir import durable, verified_folders
 from ttf.rundir.failpoints import Failpoint
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.training import checkpoint
@@ -66,12 +66,12 @@ def held(verb: str) -> Iterator[threading.Event]:
     """Operations of that kind wait until the event is set."""
     go = threading.Event()
 
-    def wait(operation: disk_operations.Operation, act: disk_operations.Act) -> int:
+    def wait(operation: durable.Operation, act: durable.Act) -> int:
         if operation.verb == verb:
             assert go.wait(60)
         return act(memoryview(operation.data))
 
-    with disk_operations.intercepted(wait):
+    with durable.intercepted(wait):
         try:
             yield go
         finally:
@@ -148,7 +148,7 @@ def test_a_disk_that_fails_once_is_said_and_the_next_checkpoint_goes_elsewhere(
     with saving(root) as (saver, told), recorded() as done:
         saver.flush(plain(1))
         failing = Failpoint.parse("checkpoint.fsync:1:eio")
-        with disk_operations.intercepted(failing):
+        with durable.intercepted(failing):
             assert saver.save(plain(2))
             settle(saver)
             saver.raise_if_failed()
@@ -171,7 +171,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
 ) -> None:
     with saving(root, retry_s=0) as (saver, _):
         saver.flush(plain(7))
-        with disk_operations.intercepted(Failpoint.parse("checkpoint.write:1+:enospc")):
+        with durable.intercepted(Failpoint.parse("checkpoint.write:1+:enospc")):
             saver.save(plain(8))
             settle(saver)
             with pytest.raises(StorageError) as caught:
@@ -189,7 +189,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
 def test_patience_ends_when_failures_go_on_for_longer(root: Path) -> None:
     with (
         saving(root, retry_s=0.05) as (saver, told),
-        disk_operations.intercepted(Failpoint.parse("checkpoint.rename:1+:eio")),
+        durable.intercepted(Failpoint.parse("checkpoint.rename:1+:eio")),
     ):
         saver.save(plain(1))
         settle(saver)
@@ -208,7 +208,7 @@ def test_patience_ends_when_failures_go_on_for_longer(root: Path) -> None:
 def test_the_last_checkpoint_waits_for_a_disk_that_recovers(root: Path) -> None:
     with (
         saving(root, retry_s=60) as (saver, told),
-        disk_operations.intercepted(Failpoint.parse("checkpoint.rename:1:eio")),
+        durable.intercepted(Failpoint.parse("checkpoint.rename:1:eio")),
     ):
         saver.flush(plain(4))
     assert told.saved == [4]
@@ -220,7 +220,7 @@ def test_the_last_checkpoint_waits_for_a_disk_that_recovers(root: Path) -> None:
 def test_the_last_checkpoint_gives_up_when_its_time_is_over(root: Path) -> None:
     with (
         saving(root, retry_s=0.3) as (saver, _),
-        disk_operations.intercepted(Failpoint.parse("checkpoint.*:1+:enospc")),
+        durable.intercepted(Failpoint.parse("checkpoint.*:1+:enospc")),
         pytest.raises(StorageError, match="No checkpoint could be written"),
     ):
         saver.flush(plain(4))
@@ -229,11 +229,11 @@ def test_the_last_checkpoint_gives_up_when_its_time_is_over(root: Path) -> None:
 def test_metrics_are_durable_before_the_checkpoint_of_their_step_begins(root: Path) -> None:
     order: list[str] = []
 
-    def note(operation: disk_operations.Operation, act: disk_operations.Act) -> int:
+    def note(operation: durable.Operation, act: durable.Act) -> int:
         order.append(operation.name)
         return act(memoryview(operation.data))
 
-    with disk_operations.intercepted(note):
+    with durable.intercepted(note):
         saver = Saver(
             root / "checkpoints",
             keep=2,
@@ -307,7 +307,7 @@ def test_tables_of_a_checkpoint_on_its_way_are_in_use(root: Path) -> None:
 
 def test_closing_lets_a_checkpoint_come_to_its_end(root: Path) -> None:
     with (
-        disk_operations.intercepted(Failpoint.parse("checkpoint.rename:1:sleep=0.2")),
+        durable.intercepted(Failpoint.parse("checkpoint.rename:1:sleep=0.2")),
         saving(root) as (saver, told),
     ):
         assert saver.save(plain(1))

@@ -13,7 +13,7 @@ from tests.kit.small_training import MLP, World, open_small
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, NoCheckpoint
 from ttf.rundir import verified_folders
-from ttf.rundir.durable import remove_leftovers
+from ttf.rundir.removing import remove_leftovers
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
 from ttf.training.towers import load_model, save_model, start_from

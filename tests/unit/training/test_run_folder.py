@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ttf.errors import ConfigError, DataMissing, FolderInUse, StorageError
-from ttf.rundir import disk_operations, durable
+from ttf.rundir import durable, removing
 from ttf.rundir.documents import Summary
 from ttf.rundir.failpoints import Failpoint
 from ttf.rundir.metrics_log import MetricsLog
@@ -28,7 +28,7 @@ def begun(path: Path) -> RunFolder:
 def test_a_failure_while_entering_lets_go_of_the_lock(tmp_path: Path) -> None:
     folder = begun(tmp_path / "run")
     (folder.path / ".tmp-old-model-1").mkdir()
-    failing = disk_operations.intercepted(Failpoint.parse("leftover.rename:1:eio"))
+    failing = durable.intercepted(Failpoint.parse("leftover.rename:1:eio"))
     with failing, pytest.raises(StorageError):
         folder.__enter__()
     with RunFolder(folder.path):
@@ -145,14 +145,14 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "folder"
-    with durable.folder_written_whole(path) as temp:
+    with removing.folder_written_whole(path) as temp:
         (temp / "inner").mkdir()
         (temp / "inner" / "a").write_text("old")
-    with pytest.raises(ZeroDivisionError), durable.folder_written_whole(path) as temp:
+    with pytest.raises(ZeroDivisionError), removing.folder_written_whole(path) as temp:
         (temp / "a").write_text("new")
         _ = 1 / 0
     assert (path / "inner" / "a").read_text() == "old"
-    with durable.folder_written_whole(path) as temp:
+    with removing.folder_written_whole(path) as temp:
         (temp / "b").write_text("new")
     assert [p.name for p in path.iterdir()] == ["b"]
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]

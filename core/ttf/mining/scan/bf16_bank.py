@@ -22,7 +22,8 @@ from ttf.data.vectors import FLOATS, npy_header, seen_as_writable, to_float32
 from ttf.errors import ArtifactDamaged, BadData, EntryRefused, StorageError
 from ttf.mining.scan.error_bounds import Rounded, rounded
 from ttf.mining.scan.float32_rows import gather_float32, read_float32
-from ttf.rundir.durable import OpenFile, folder_written_whole, write_new
+from ttf.rundir.durable import OpenFile, write_new
+from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.verified_folders import (
     PRIVATE,
     folder_key,

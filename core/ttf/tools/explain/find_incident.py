@@ -10,7 +10,7 @@ from pathlib import Path
 from ttf.errors import ArtifactDamaged, DataMissing
 from ttf.incidents.facts import signal_name
 from ttf.rundir import documents
-from ttf.rundir.bounded_json import read_json
+from ttf.rundir.confined import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted

@@ -15,7 +15,7 @@ from ttf.data.sources import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
 from ttf.host.plugins import open_store
-from ttf.rundir.durable import sha256_file
+from ttf.rundir.confined import sha256_file
 from ttf.rundir.outputs import temporary_folder
 from ttf.tools.mine.table_file import refuse_inputs, storage_of
 

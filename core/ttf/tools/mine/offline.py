@@ -36,10 +36,9 @@ from ttf.mining.choose import (
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import PROGRESS
 from ttf.mining.worker_client import MinerWorkers
-from ttf.rundir.bounded_json import read_json
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.confined import names_in, refuse_foreign, write_inside
-from ttf.rundir.durable import sha256_file, write_json
+from ttf.rundir.confined import names_in, read_json, refuse_foreign, sha256_file, write_inside
+from ttf.rundir.durable import write_json
 from ttf.rundir.removing import remove_if_possible
 from ttf.tools.mine.inputs import Inputs
 from ttf.tools.mine.table_file import check_table, write_table

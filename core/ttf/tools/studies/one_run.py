@@ -12,8 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from ttf.errors import ArtifactDamaged, ExitCode, Told
 from ttf.process.command import TtfCommand
 from ttf.process.error_document import from_document
-from ttf.rundir.bounded_json import read_json
-from ttf.rundir.confined import end_of, names_in
+from ttf.rundir.confined import end_of, names_in, read_json
 from ttf.rundir.removing import remove_if_possible, remove_if_there
 
 # crash: an incident happened; invalid: configuration or data were refused; void: ended from

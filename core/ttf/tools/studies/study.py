@@ -30,9 +30,15 @@ from ttf.errors import (
     TtfError,
     storage_error,
 )
-from ttf.rundir import durable
-from ttf.rundir.bounded_json import parsed_json, read_json
-from ttf.rundir.confined import MOST_CONFIG_BYTES, names_in, read_named, refuse_foreign
+from ttf.rundir import durable, removing
+from ttf.rundir.confined import (
+    MOST_CONFIG_BYTES,
+    names_in,
+    parsed_json,
+    read_json,
+    read_named,
+    refuse_foreign,
+)
 from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.removing import remove, remove_if_there
 from ttf.rundir.run_folder import note_pid, noted_pid
@@ -136,7 +142,7 @@ class Study(ABC, Generic[SetupT, RunT]):
             study.lock = lock
             study.allow_remote = allow_remote
             study._refuse_changed_configs()
-            durable.remove_leftovers(folder, folder)
+            removing.remove_leftovers(folder, folder)
             study._remove_unfinished_runs()
         except BaseException:
             release(folder, lock)

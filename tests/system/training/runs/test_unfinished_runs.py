@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ttf.rundir.disk_operations import Act, Operation, intercepted
+from ttf.rundir.durable import Act, Operation, intercepted
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke, Outcome

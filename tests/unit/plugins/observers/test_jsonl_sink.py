@@ -14,7 +14,7 @@ from tests.kit.observed_runs import (
 )
 
 from ttf.errors import StorageError
-from ttf.rundir import disk_operations
+from ttf.rundir import durable
 from ttf.rundir.failpoints import Failpoint
 from ttf_observers import jsonl_sink as sink
 
@@ -79,7 +79,7 @@ def test_lines_that_the_disk_never_took_are_told_of_at_the_end(tmp_path: Path) -
     config = {"checkpoint": {"retry_s": 60.0}}
     sink.ttf_run_started(run_dir=begin(tmp_path), config=config, resumed_from=0)
     with (
-        disk_operations.intercepted(Failpoint.parse("events.write:1+:enospc")),
+        durable.intercepted(Failpoint.parse("events.write:1+:enospc")),
         pytest.raises(StorageError, match="No space left"),
     ):
         train(1, 1)

@@ -23,7 +23,7 @@ from tests.kit.recorded_disk import recorded
 
 from ttf import PluginUnavailable
 from ttf.errors import StorageError
-from ttf.rundir import disk_operations
+from ttf.rundir import durable
 from ttf.rundir.failpoints import Failpoint
 from ttf_observers import tensorboard_sink as sink
 
@@ -130,7 +130,7 @@ def test_files_are_named_after_the_time_in_order_and_name_no_machine(
 def test_a_disk_that_is_full_for_a_while_costs_no_event(tmp_path: Path) -> None:
     start(begin(tmp_path), retry_s=60)
     train(1, 3)
-    with disk_operations.intercepted(Failpoint.parse("tensorboard.write:1+:enospc")):
+    with durable.intercepted(Failpoint.parse("tensorboard.write:1+:enospc")):
         train(4, 6)
         sink.ttf_checkpointed(step=6, path=tmp_path)
     train(7, 8)
@@ -140,7 +140,7 @@ def test_a_disk_that_is_full_for_a_while_costs_no_event(tmp_path: Path) -> None:
 def test_events_that_the_disk_never_took_are_told_of_at_the_end(tmp_path: Path) -> None:
     start(begin(tmp_path), retry_s=60)
     with (
-        disk_operations.intercepted(Failpoint.parse("tensorboard.write:1+:enospc")),
+        durable.intercepted(Failpoint.parse("tensorboard.write:1+:enospc")),
         pytest.raises(StorageError, match="No space left"),
     ):
         train(1, 1)
@@ -162,7 +162,7 @@ def test_what_came_before_a_checkpoint_is_durable(tmp_path: Path) -> None:
 def test_a_failed_fsync_and_a_folder_that_cannot_be_made_are_said(tmp_path: Path) -> None:
     start(begin(tmp_path / "one"))
     with (
-        disk_operations.intercepted(Failpoint.parse("tensorboard.fsync:1:eio")),
+        durable.intercepted(Failpoint.parse("tensorboard.fsync:1:eio")),
         pytest.raises(StorageError, match="Input/output"),
     ):
         sink.ttf_checkpointed(step=0, path=tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ttf.errors import ConfigError, storage_error
-from ttf.rundir.durable import folder_written_whole
+from ttf.rundir.removing import folder_written_whole
 
 if TYPE_CHECKING:
     from ttf.tools.plugins.scaffold.naming import Naming
