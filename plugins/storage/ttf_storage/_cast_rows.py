@@ -28,13 +28,24 @@ class _Converted(StoredRows):
     mappable = True
 
     def __init__(
-        self, name: str, uri: str, header: NpyHeader, dtype: DType, digest: Callable[[], str]
+        self,
+        file: MappedFile,
+        name: str,
+        offset: int,
+        header: NpyHeader,
+        dtype: DType,
+        digest: Callable[[], str],
     ) -> None:
-        super().__init__(name, uri, header.shape, dtype)
+        super().__init__(name, str(file.path), header.shape, dtype)
         self._digest_of = digest
         self._held = header.dtype
         self.held = "" if header.dtype == numpy_dtype(dtype) else str(header.dtype)
         self._row_bytes = math.prod(header.shape[1:], start=header.dtype.itemsize)
+        self._map(file, offset)
+
+    @abstractmethod
+    def _map(self, file: MappedFile, offset: int) -> None:
+        """Finds the array in its file. Called once."""
 
     @abstractmethod
     def _bytes_of(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -58,17 +69,8 @@ class _Converted(StoredRows):
 class CastRows(_Converted):
     """An array in C order."""
 
-    def __init__(
-        self,
-        file: MappedFile,
-        name: str,
-        offset: int,
-        header: NpyHeader,
-        dtype: DType,
-        digest: Callable[[], str],
-    ) -> None:
-        super().__init__(name, str(file.path), header, dtype, digest)
-        self._rows = file.rows(offset, header.shape[0], self._row_bytes)
+    def _map(self, file: MappedFile, offset: int) -> None:
+        self._rows = file.rows(offset, self.shape[0], self._row_bytes)
 
     @property
     def on_disk(self) -> bool:
@@ -86,19 +88,10 @@ class CastRows(_Converted):
 class TurnedRows(_Converted):
     """An array in Fortran order: the values of a row lie apart, each on a page of its own."""
 
-    def __init__(
-        self,
-        file: MappedFile,
-        name: str,
-        offset: int,
-        header: NpyHeader,
-        dtype: DType,
-        digest: Callable[[], str],
-    ) -> None:
-        super().__init__(name, str(file.path), header, dtype, digest)
+    def _map(self, file: MappedFile, offset: int) -> None:
         # As bytes: from a misaligned array of numbers, numpy would copy all of it first.
-        turned = file.view(offset, (*header.shape[::-1], header.dtype.itemsize), np.uint8)
-        last = len(header.shape)
+        turned = file.view(offset, (*self.shape[::-1], self._held.itemsize), np.uint8)
+        last = len(self.shape)
         self._array = turned.transpose(*range(last - 1, -1, -1), last)
 
     def _bytes_of(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
