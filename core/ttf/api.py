@@ -224,7 +224,7 @@ def mine(
         from ttf.tools.mine import inputs as vectors, offline
 
         target, other = Path(out), None if bank is None else Path(bank)
-        storage, unit = resolved.config.data.storage, similarity == "cosine"
+        files, unit = resolved.config.data, similarity == "cosine"
         if run_dir is not None:
             opened = vectors.run_inputs(
                 Path(run_dir), other, target, say=reporter.note, allow_remote=allow_remote
@@ -233,7 +233,12 @@ def mine(
             assert queries is not None
             assert other is not None
             opened = vectors.file_inputs(
-                Path(queries), other, unit=unit, storage=storage, say=reporter.note
+                Path(queries),
+                other,
+                unit=unit,
+                storage=files.storage,
+                missing=files.missing,
+                say=reporter.note,
             )
         inputs = stack.enter_context(opened)
         return offline.mine(

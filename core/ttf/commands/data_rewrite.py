@@ -21,7 +21,8 @@ Examples:
   ttf data convert packed.npz plain.npz            uncompressed, so that it can be mapped
   ttf data convert bank.npz bank.zarr
   ttf data convert bank.npz bank-half.npz --dtype bf16
-  ttf data convert all.npz vectors.npz --array vectors""",
+  ttf data convert all.npz vectors.npz --array vectors
+  ttf data convert sparse.zarr whole.npz --missing-is-fill""",
 )
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
@@ -41,12 +42,21 @@ Examples:
     default="auto",
     help="Storage plugin that writes OUT; auto: by the file ending.",
 )
+@click.option(
+    "--missing-is-fill",
+    is_flag=True,
+    help=(
+        "Chunks of Zarr that do not exist were never written, because they hold only the fill value "
+        "(not: they were lost). [default: refused]"
+    ),
+)
 @options.overwrite
 @options.as_json
 def convert_command(
     source: str,
     target: str,
     dtype: str | None,
+    missing_is_fill: bool,
     overwrite: bool,
     as_json: bool,
     **how: Any,
@@ -66,6 +76,7 @@ def convert_command(
         source,
         target,
         dtype=parse_dtype(dtype) if dtype else None,
+        missing="fill" if missing_is_fill else "refuse",
         progress=progress_lines("converting"),
         **how,
     )

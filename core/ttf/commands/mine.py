@@ -112,8 +112,14 @@ def command(
             found = run_inputs(run_dir, bank, out, say=reporter.note, allow_remote=allow_remote)
         else:
             assert queries is not None and bank is not None
-            storage = config.data.storage
-            found = file_inputs(queries, bank, unit=unit, storage=storage, say=reporter.note)
+            found = file_inputs(
+                queries,
+                bank,
+                unit=unit,
+                storage=config.data.storage,
+                missing=config.data.missing,
+                say=reporter.note,
+            )
         mined = mine(
             stack.enter_context(found), out, config, policy.threads, reporter, overwrite=overwrite
         )

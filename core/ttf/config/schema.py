@@ -66,6 +66,11 @@ class DataConfig(Section):
     storage: Name = key(
         "auto", "storage plugin that reads the files; auto: by the file's ending", plugin="storage"
     )
+    missing: Literal["refuse", "fill"] = key(
+        "refuse",
+        "chunks of Zarr that do not exist: refuse, because they may be lost; or fill: read them as "
+        "the fill value of the array, because chunks of zeros are often not written",
+    )
     val_split: ShareBelowOne | Auto = key(
         "auto",
         "share of the training pairs to use for validation if the file has no validation pairs; "

@@ -148,7 +148,7 @@ class Converted:
     path: str
     arrays: list[dict[str, Any]]
     left_out: list[str]
-    notes: list[str]  # Why.
+    notes: list[str]  # Why, and what was filled.
 
 
 def convert(
@@ -159,9 +159,11 @@ def convert(
     arrays: Sequence[str] = (),
     storage: str = "auto",
     to_storage: str = "auto",
+    missing: str = "refuse",
     progress: Progress | None = None,
 ) -> Converted:
-    """Streams every array (or those named) with bounded memory; progress counts rows."""
+    """Streams every array (or those named) with bounded memory; progress counts rows. `missing`: see
+    `data.missing`."""
     if "://" not in source and Path(source).resolve() == Path(target).resolve():
         raise ConfigError(
             f"The output {target} is the same file as the input.", hint="Choose another output."
@@ -170,7 +172,8 @@ def convert(
         raise ConfigError(
             f"Vectors cannot be converted to {dtype}. Known types: {', '.join(FLOATS)}."
         )
-    store = open_store(source, storage)
+    filled: list[str] = []
+    store = open_store(source, storage, missing, filled.append)
     try:
         names, notes = _chosen(store, arrays)
         texts = {n: text for n in names if (text := text_of(store, n)) is not None}
@@ -189,7 +192,7 @@ def convert(
         for n, text in texts.items()
         if n not in notes
     ]
-    return Converted(target, about, list(notes), list(notes.values()))
+    return Converted(target, about, list(notes), [*notes.values(), *filled])
 
 
 def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:

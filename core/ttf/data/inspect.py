@@ -60,19 +60,21 @@ class Inspection:
         self.hints.append(error.hint)
 
 
-def inspect(uri: str, *, storage: str = "auto", full: bool = False) -> Inspection:
+def inspect(
+    uri: str, *, storage: str = "auto", full: bool = False, missing: str = "refuse"
+) -> Inspection:
     """Looks at a bounded sample of rows, or at all of them; BadData if the container cannot be
     opened."""
-    store = open_store(uri, storage)
+    store = open_store(uri, storage, missing)
     try:
         return _inspect(store, full)
     finally:
         store.close()
 
 
-def verify(uri: str, *, storage: str = "auto") -> Inspection:
+def verify(uri: str, *, storage: str = "auto", missing: str = "refuse") -> Inspection:
     """Reads everything: the container checks checksums and sizes, this module every number."""
-    store = open_store(uri, storage)
+    store = open_store(uri, storage, missing)
     try:
         found = list(store.verify())
         seen = _inspect(store, full=not found)

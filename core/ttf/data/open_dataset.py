@@ -70,7 +70,8 @@ class Opening:
 
     def store(self, uri: str) -> Store:
         if uri not in self._stores:
-            self._stores[uri] = open_store(uri, self._config.storage)
+            config = self._config
+            self._stores[uri] = open_store(uri, config.storage, config.missing, self.notes.append)
         return self._stores[uri]
 
     def adopt(self, store: Store) -> None:
@@ -92,7 +93,7 @@ class Opening:
             source = vectors_of(arrays.store, config.names)
             ids = bank_ids(arrays, source.shape[0], self.notes.append)
             storage = storage_for(config.bank, config.storage)
-            at = VectorRef(uri=config.bank, array=source.name, storage=storage)
+            at = VectorRef(config.bank, source.name, storage, missing=config.missing)
         else:
             source, at, known = _bank_from_targets(self._arrays(self._own_pairs), config)
             rows = source.rows
@@ -299,7 +300,7 @@ def _bank_from_targets(
     stacked = StackedRows(targets)
     rows, inverse = pos.distinct_rows(stacked)
     storage = storage_for(pairs.uri, config.storage)
-    bank_at = VectorRef(uri=pairs.uri, array=stacked.name, storage=storage)
+    bank_at = VectorRef(pairs.uri, stacked.name, storage, missing=config.missing)
     count = targets[0].shape[0]
     known = {
         "train": pos.Positives(rows=inverse[:count, None], matched_by_value=count),

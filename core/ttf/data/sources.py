@@ -162,6 +162,7 @@ class VectorRef:
     storage: str = "auto"
     rows_path: str | None = None  # A .npy file of int64 row numbers; None: all rows in order.
     unit: bool = False
+    missing: str = "refuse"  # See `data.missing`.
 
 
 class OpenRef:
@@ -183,7 +184,7 @@ class OpenRef:
 
 def open_ref(ref: VectorRef) -> OpenRef:
     """Use the result with `with`, or close it."""
-    store = open_store(ref.uri, ref.storage)
+    store = open_store(ref.uri, ref.storage, ref.missing)
     try:
         source: VectorSource
         if ref.array in store.names() or "+" not in ref.array:

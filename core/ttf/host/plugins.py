@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 import pluggy
 
 from ttf import hookspecs
-from ttf.contracts import Availability, Kind
+from ttf.contracts import Availability, FillsMissing, Kind
 from ttf.errors import ConfigError, DataMissing, PluginBroken, PluginUnavailable, suggestion
 from ttf.host import hook_trace, notices
 from ttf.host.at_work import at_work
@@ -243,13 +243,26 @@ def _loaded(name: str) -> StorageFactory:
     return cast("StorageFactory", load("storage", name))
 
 
-def open_store(uri: str, storage: str = "auto") -> Store:
+def open_store(
+    uri: str,
+    storage: str = "auto",
+    missing: str = "refuse",
+    say: Callable[[str], None] | None = None,
+) -> Store:
     """Opens a container for reading; raises DataMissing, with the nearest names, if there is
-    none."""
+    none. `missing`: see `data.missing`; `say` gets what was filled."""
     name = storage_for(uri, storage)
     if is_local(uri) and not Path(uri).exists():
         raise _missing(Path(uri))
-    return usable("storage", name).open(uri)
+    store = usable("storage", name).open(uri)
+    if missing == "fill" and isinstance(store, FillsMissing):
+        store.fill_missing(say or _said_elsewhere)
+    return store
+
+
+def _said_elsewhere(text: str) -> None:
+    # Where the run was opened.
+    pass
 
 
 def create_store(uri: str, storage: str = "auto") -> StoreWriter:

@@ -131,19 +131,19 @@ def read_as(header: NpyHeader, marker: str | None, where: str, convert: str) -> 
     return dtype
 
 
-def decoded(content: bytes, header: NpyHeader, where: str) -> NDArray[np.str_]:
+def decoded(content: bytes, dtype: np.dtype[Any], where: str) -> NDArray[np.str_]:
     """Returns the strings of an array, given its bytes. Raises BadData if they are no text."""
     try:
-        held = np.frombuffer(content, header.dtype)
-        if header.dtype.kind == "S":
+        held = np.frombuffer(content, dtype)
+        if dtype.kind == "S":
             return np.char.decode(held, "utf-8")
         # Python must not meet a number that is no character.
-        content.decode("utf-32-be" if header.dtype.byteorder == ">" else "utf-32-le")
+        content.decode("utf-32-be" if dtype.byteorder == ">" else "utf-32-le")
     except ValueError as error:
         raise BadData(
             f"{where} holds strings that are not valid text: {error}", hint="Write them again."
         ) from error
-    return held.astype(header.dtype.newbyteorder("="))
+    return held.astype(dtype.newbyteorder("="))
 
 
 def turned(header: NpyHeader) -> bool:

@@ -120,7 +120,7 @@ class NpzStore:
             raise BadData(f"{where} is {header.dtype} {header.shape}, but it must be strings.")
         check_extent(header, member.file_size - header.length, where)
         content = b"".join(self._pieces(name, member))[header.length :]
-        return decoded(content, header, where)
+        return decoded(content, header.dtype, where)
 
     def check_unchanged(self) -> None:
         check_identity(self._file.path, self._file.identity)

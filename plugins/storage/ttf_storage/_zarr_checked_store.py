@@ -11,19 +11,19 @@ import asyncio
 import functools
 import math
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
-import numpy as np
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.storage import FsspecStore, LocalStore, WrapperStore, ZipStore
 
-from ttf import BadData, open_inside, open_named
-from ttf_storage._zarr_codecs import check_chunk
-from ttf_storage._zarr_files import chunk_bytes, chunks_per_file, index_bytes
-from ttf_storage._zarr_meta import MISSING, MOST_METADATA_BYTES, ArrayMeta
+from ttf import BadData, open_inside
+from ttf_storage._zarr_archive import Archive
+from ttf_storage._zarr_codecs import check_chunk, check_text_chunk
+from ttf_storage._zarr_files import chunk_bytes, index_bytes, index_table
+from ttf_storage._zarr_meta import MOST_METADATA_BYTES, TEXT, ArrayMeta, with_fill_value
+from ttf_storage._zarr_missing import Missing, missing_in
 
 _METADATA: Final = frozenset({"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"})
 _MOST_SHARD_BYTES: Final = 1 << 29
@@ -36,14 +36,27 @@ Opener = Callable[[str], tuple[int, IO[bytes]]]
 class CheckedStore(WrapperStore[Store]):  # type: ignore[misc]  # zarr is not looked into
     """Read-only. `of` says which array its chunks belong to, before the first is read."""
 
-    def __init__(self, store: Store, opened: Opener | None = None) -> None:
+    def __init__(
+        self, store: Store, opened: Opener | None = None, archive: Archive | None = None
+    ) -> None:
         super().__init__(store)
+        self.archive = archive
+        self.root = "" if archive is None else archive.root
         self._opened = opened
         self._meta: ArrayMeta | None = None
         self._where = ""
+        self._prefix = ""
+        self._missing: Missing | None = None
 
-    def of(self, meta: ArrayMeta, where: str) -> None:
-        self._meta, self._where = meta, where
+    def of(self, meta: ArrayMeta, where: str, prefix: str, missing: Missing | None) -> None:
+        """`prefix`: of the array's keys. `missing`: refuses a chunk that does not exist; None: zarr
+        reads the fill value."""
+        self._meta, self._where, self._prefix, self._missing = meta, where, prefix, missing
+
+    def close(self) -> None:
+        super().close()
+        if self.archive is not None:
+            self.archive.close()
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         if self._opened is None:
@@ -51,9 +64,31 @@ class CheckedStore(WrapperStore[Store]):  # type: ignore[misc]  # zarr is not lo
         else:
             data = await asyncio.to_thread(self._read, key, byte_range)
             found = None if data is None else prototype.buffer.from_bytes(data)
-        if found is not None and self._meta is not None and not _is_metadata(key):
-            self._check(key, byte_range, memoryview(found.as_numpy_array()))
+        if _is_metadata(key):
+            if found is not None and key.endswith("zarr.json"):
+                found = prototype.buffer.from_bytes(with_fill_value(found.to_bytes()))
+        elif self._meta is not None:
+            if found is not None:
+                self._check(key, byte_range, memoryview(found.as_numpy_array()))
+            elif self._missing is not None:
+                self._missing.add_file(*self._place(key))
+                self._missing.refuse()
         return found
+
+    def look_into_archive(self, missing: Missing) -> None:
+        """Adds the chunks of the array that the zip file does not have."""
+        meta = self._meta
+        assert meta is not None and self.archive is not None
+        span = None
+        if meta.index is not None:
+            length = index_bytes(meta)
+            span = SuffixByteRequest(length) if meta.index.at_end else RangeByteRequest(0, length)
+        for position, key in meta.file_keys():
+            there = self.archive.has(self._prefix + key)
+            if not there:
+                missing.add_file(key, position)
+            elif span is not None and (raw := self._read(self._prefix + key, span)) is not None:
+                missing.add_chunks(key, position, index_table(raw, meta))
 
     async def get_partial_values(self, prototype: Any, key_ranges: Any) -> list[Any]:
         return [await self.get(key, prototype, span) for key, span in key_ranges]
@@ -88,20 +123,30 @@ class CheckedStore(WrapperStore[Store]):  # type: ignore[misc]  # zarr is not lo
     def _check(self, key: str, span: Any, data: memoryview) -> None:
         meta = self._meta
         assert meta is not None
-        where = f"{self._where}: the chunk {key}"
-        if meta.index is None:
-            check_chunk(data, meta.codecs, chunk_bytes(meta), where)
+        index = _index_in(data, span, meta)
+        if index is None:
+            self._check_chunk(key, data)
             return
-        length = index_bytes(meta)
+        table = index_table(index, meta)
+        if self._missing is not None:
+            self._missing.add_chunks(*self._place(key), table)
+            self._missing.refuse()
         if span is None:
-            index = data[-length:] if meta.index.at_end else data[:length]
-            table = np.frombuffer(index, "<u8", count=2 * math.prod(chunks_per_file(meta)))
-            for start, size in table.reshape(-1, 2).tolist():
-                if start != MISSING:
-                    chunk = data[start : start + size]
-                    check_chunk(chunk, meta.codecs, chunk_bytes(meta), where)
-        elif isinstance(span, RangeByteRequest) and (meta.index.at_end or span.start >= length):
+            for start, size in table[~missing_in(table)].tolist():
+                self._check_chunk(key, data[start : start + size])
+
+    def _check_chunk(self, key: str, data: memoryview) -> None:
+        meta, where = self._meta, f"{self._where}: the chunk {key}"
+        assert meta is not None
+        if meta.dtype == TEXT:
+            check_text_chunk(data, meta.codecs, math.prod(meta.chunks), where)
+        else:
             check_chunk(data, meta.codecs, chunk_bytes(meta), where)
+
+    def _place(self, key: str) -> tuple[str, tuple[int, ...]]:
+        assert self._meta is not None
+        inside = key.removeprefix(self._prefix)
+        return inside, self._meta.position_of(inside)
 
 
 def checked_store(uri: str) -> CheckedStore:
@@ -111,10 +156,9 @@ def checked_store(uri: str) -> CheckedStore:
         return CheckedStore(FsspecStore.from_url(uri, read_only=True))
     if path.is_dir():
         return CheckedStore(LocalStore(path, read_only=True), functools.partial(_in_folder, path))
-    open_named(path).close()  # refuses a pipe
-    archive = zipfile.ZipFile(path)
+    archive = Archive(path)
     inner = ZipStore(path, mode="r", read_only=True)
-    return CheckedStore(inner, functools.partial(_in_archive, archive))
+    return CheckedStore(inner, archive.open, archive)
 
 
 def _in_folder(root: Path, key: str) -> tuple[int, IO[bytes]]:
@@ -122,10 +166,15 @@ def _in_folder(root: Path, key: str) -> tuple[int, IO[bytes]]:
     return os.fstat(file.fileno()).st_size, file
 
 
-def _in_archive(archive: zipfile.ZipFile, key: str) -> tuple[int, IO[bytes]]:
-    # Never more than the size that the archive says, whatever is in it.
-    member = archive.getinfo(key)
-    return member.file_size, archive.open(member)
+def _index_in(data: memoryview, span: Any, meta: ArrayMeta) -> memoryview | None:
+    """The index of a shard, if it is in these bytes; else they are one chunk."""
+    if meta.index is None:
+        return None
+    length = index_bytes(meta)
+    if span is None:
+        return data[-length:] if meta.index.at_end else data[:length]
+    chunk = isinstance(span, RangeByteRequest) and (meta.index.at_end or span.start >= length)
+    return None if chunk else data
 
 
 def _is_metadata(key: str) -> bool:

@@ -19,6 +19,8 @@ from ttf import BadData
 # Whole chunks are decoded, whatever rows are wanted.
 MOST_CHUNK_BYTES: Final = 256 << 20
 _BLOCK_BYTES: Final = 1 << 20
+# Of a chunk of strings of any length, which declares no size.
+MOST_TEXT_BYTES: Final = 64 << 20
 
 # Codecs before the compressor. They keep the number of bytes ...
 _SAME_SIZE: Final = frozenset({"bitround", "bytes", "delta", "endian", "shuffle", "transpose"})
@@ -73,6 +75,34 @@ def check_chunk(raw: Any, codecs: Sequence[str], chunk_bytes: int, where: str) -
     if size > most or (size < expected and not other_type):
         becomes = f"more than {most:,}" if size > most else f"{size:,}"
         raise _damaged(where, f"it decodes to {becomes} bytes, but the array needs {expected:,}")
+
+
+def check_text_chunk(raw: Any, codecs: Sequence[str], items: int, where: str) -> None:
+    """Raises BadData unless a stored chunk becomes `items` strings: their decoder makes room for as
+    many as the chunk claims to have."""
+    compressor, before, after = _parts(codecs)
+    if before:
+        raise BadData(
+            f"{where} has strings with the codec {before[0]!r}, which ttf cannot read.",
+            hint="Write the array without filters.",
+        )
+    data = memoryview(raw).cast("B")
+    data = data[: len(data) - _CHECKSUM_BYTES * len(after)]
+    try:
+        content = _small(data, compressor) if compressor else data
+    except _UNREADABLE as error:
+        raise _damaged(where, f"its {compressor} data cannot be read ({error})") from error
+    held = int.from_bytes(bytes(content[:4]), "little")
+    if held != items:
+        raise _damaged(where, f"it has {held:,} strings, but the array needs {items:,}")
+
+
+def _small(data: memoryview, compressor: str) -> bytes:
+    from numcodecs import get_codec
+
+    if _SIZES[compressor](data, MOST_TEXT_BYTES) > MOST_TEXT_BYTES:
+        raise ValueError(f"it decodes to more than {MOST_TEXT_BYTES >> 20} MB")
+    return bytes(get_codec({"id": compressor}).decode(bytes(data)))
 
 
 def _parts(codecs: Sequence[str]) -> tuple[str, Sequence[str], Sequence[str]]:

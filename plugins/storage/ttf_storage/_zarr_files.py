@@ -1,8 +1,4 @@
-"""The chunk and shard files of a local zarr array: checks them and finds each chunk.
-
-zarr reads a chunk that was never written as the fill value, even if its file was lost. For training
-vectors a missing chunk is therefore an error here, never zeros.
-"""
+"""The chunk and shard files of a local zarr array: checks them and finds each chunk."""
 
 from __future__ import annotations
 
@@ -11,20 +7,15 @@ import importlib.util
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf import BadData, open_inside, refuse_foreign
 from ttf_storage._mapped import FileIdentity, unreadable
-from ttf_storage._zarr_codecs import check_codecs
-from ttf_storage._zarr_meta import MISSING, ArrayMeta
-
-_REWRITE: Final = (
-    "If it held only zeros, write it with zarr.config 'array.write_empty_chunks'; "
-    "else copy or write the store again."
-)
+from ttf_storage._zarr_codecs import MOST_TEXT_BYTES, check_codecs
+from ttf_storage._zarr_meta import TEXT, ArrayMeta
+from ttf_storage._zarr_missing import Missing, chunks_per_file, missing_in, needed_chunks
 
 
 @dataclass(frozen=True)
@@ -33,23 +24,29 @@ class ChunkFile:
 
     path: Path
     identity: FileIdentity
-    offsets: NDArray[np.int64]  # -1 for chunks completely beyond the end of the array
+    offsets: NDArray[np.int64]  # -1 for chunks that do not exist or are beyond the array's end
 
 
-def chunk_files(folder: Path, meta: ArrayMeta, where: str) -> list[ChunkFile]:
-    """Returns every file of the array. Raises BadData with the first missing or damaged chunk, and
-    if the folder leads out of the store."""
+def chunk_files(folder: Path, meta: ArrayMeta, missing: Missing, where: str) -> list[ChunkFile]:
+    """Returns every file of the array that exists, and adds what does not to `missing`. Raises
+    BadData with the first damaged chunk, and if the folder leads out of the store."""
     check_codecs(meta.codecs, chunk_bytes(meta), where)
     refuse_foreign(folder.parent, [], [folder.name])
-    return [
-        _chunk_file(folder / key, key, position, meta, where) for position, key in meta.file_keys()
+    found = [
+        _chunk_file(folder / key, key, position, meta, missing, where)
+        for position, key in meta.file_keys()
     ]
+    return [file for file in found if file is not None]
 
 
 def _chunk_file(
-    path: Path, key: str, position: tuple[int, ...], meta: ArrayMeta, where: str
-) -> ChunkFile:
-    what = "shard" if meta.index else "chunk"
+    path: Path,
+    key: str,
+    position: tuple[int, ...],
+    meta: ArrayMeta,
+    missing: Missing,
+    where: str,
+) -> ChunkFile | None:
     try:
         identity = FileIdentity.of(path)
         if meta.index is None:
@@ -62,16 +59,18 @@ def _chunk_file(
             return ChunkFile(path, identity, np.zeros(1, np.int64))
         table = _read_index(path, identity.size, meta, f"{where}: the shard {key}")
     except (FileNotFoundError, NotADirectoryError):
-        raise BadData(
-            f"{where}: the {what} {key} is missing ({_rows(position, meta)}).", hint=_REWRITE
-        ) from None
+        missing.add_file(key, position)
+        return None
     except OSError as error:
         raise unreadable(path, error) from error
+    missing.add_chunks(key, position, table)
     return ChunkFile(path, identity, _offsets(table, identity.size, key, position, meta, where))
 
 
 def chunk_bytes(meta: ArrayMeta) -> int:
-    """Returns the uncompressed size of one chunk."""
+    """Returns the uncompressed size of one chunk, of strings of any length the most."""
+    if meta.dtype == TEXT:
+        return MOST_TEXT_BYTES
     itemsize = 2 if meta.marker == "bfloat16" else np.dtype(meta.dtype).itemsize
     return math.prod(meta.chunks) * itemsize
 
@@ -79,7 +78,7 @@ def chunk_bytes(meta: ArrayMeta) -> int:
 def _read_index(path: Path, size: int, meta: ArrayMeta, where: str) -> NDArray[np.uint64]:
     """Returns (offset, length) of every chunk of a shard, after a check of the checksum."""
     assert meta.index is not None
-    count, length = math.prod(chunks_per_file(meta)), index_bytes(meta)
+    length = index_bytes(meta)
     if size < length:
         raise BadData(
             f"{where} is truncated: it has {size} bytes, but its index alone needs {length}.",
@@ -93,7 +92,7 @@ def _read_index(path: Path, size: int, meta: ArrayMeta, where: str) -> NDArray[n
             f"{where} is truncated or damaged: the checksum of its index is wrong.",
             hint="Write or copy the store again.",
         )
-    return np.frombuffer(raw, "<u8", count=2 * count).reshape(count, 2)
+    return index_table(raw, meta)
 
 
 def _offsets(
@@ -104,14 +103,7 @@ def _offsets(
     meta: ArrayMeta,
     where: str,
 ) -> NDArray[np.int64]:
-    needed = _needed(position, meta)
-    missing = table[:, 0] == MISSING
-    if (missing & needed).any():
-        chunk = int(np.flatnonzero(missing & needed)[0])
-        raise BadData(
-            f"{where}: chunk {chunk} of the shard {key} is missing ({_rows(position, meta)}).",
-            hint=_REWRITE,
-        )
+    needed = needed_chunks(position, meta) & ~missing_in(table)
     starts, lengths = table[:, 0], table[:, 1]
     wrong = needed & ((starts > size) | (lengths > size - np.minimum(starts, np.uint64(size))))
     if meta.plain:
@@ -125,33 +117,18 @@ def _offsets(
     return np.where(needed, starts, np.uint64(0)).astype(np.int64) - (~needed)
 
 
-def _needed(position: tuple[int, ...], meta: ArrayMeta) -> NDArray[np.bool_]:
-    """Returns which chunks of a shard overlap the array. The others need not exist."""
-    per_file = chunks_per_file(meta)
-    inside = np.ones((1,) * len(per_file), np.bool_)
-    for axis, count in enumerate(per_file):
-        first = position[axis] * meta.files[axis]
-        starts = first + np.arange(count) * meta.chunks[axis]
-        along = [1] * len(per_file)
-        along[axis] = count
-        inside = inside & (starts < meta.shape[axis]).reshape(along)
-    return inside.reshape(-1)
-
-
 def index_bytes(meta: ArrayMeta) -> int:
     """Returns the size of a shard's index."""
     assert meta.index is not None
     return 16 * math.prod(chunks_per_file(meta)) + (4 if meta.index.checksum else 0)
 
 
-def chunks_per_file(meta: ArrayMeta) -> tuple[int, ...]:
-    return tuple(f // c for f, c in zip(meta.files, meta.chunks, strict=True))
-
-
-def _rows(position: tuple[int, ...], meta: ArrayMeta) -> str:
-    start = position[0] * meta.files[0] if position else 0
-    stop = min(start + meta.files[0], meta.shape[0]) if position else 0
-    return f"rows {start} to {stop - 1}"
+def index_table(raw: bytes | memoryview, meta: ArrayMeta) -> NDArray[np.uint64]:
+    """Returns (offset, length) of every chunk of a shard, from the bytes of its index."""
+    assert meta.index is not None
+    count = math.prod(chunks_per_file(meta))
+    table = np.frombuffer(raw, f"{meta.index.order}u8", count=2 * count).reshape(count, 2)
+    return table.astype(np.uint64)
 
 
 def crc32c(data: bytes) -> int:

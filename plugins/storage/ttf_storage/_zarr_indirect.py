@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 
 from ttf import BadData, DType, PluginUnavailable, TtfError, numpy_dtype
 from ttf_storage._stored_rows import StoredRows
+from ttf_storage._zarr_missing import Missing
 from ttf_storage.zarr_store import INSTALL
 
 if TYPE_CHECKING:
     from ttf_storage._zarr_checked_store import CheckedStore
 
 _SAMPLED_ROWS: Final = 16
+_MOST_LISTED: Final = 10_000_000
 
 
 @contextmanager
@@ -35,6 +38,15 @@ def explained(where: str) -> Iterator[None]:
             f"{where}: zarr could not read it ({type(error).__name__}: {reason[0][:300]}).",
             hint="Check the address and the store. 'ttf data verify' reads the whole store.",
         ) from error
+
+
+@contextmanager
+def metadata_of(where: str) -> Iterator[None]:
+    """`explained`, without zarr's warning about types that others may not know: it is for those who
+    write them."""
+    with explained(where), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The data type", FutureWarning)
+        yield
 
 
 def open_store(uri: str) -> CheckedStore:
@@ -54,8 +66,8 @@ def open_node(store: CheckedStore, uri: str) -> Any:
     """Opens the group or array that a store begins with."""
     import zarr
 
-    with explained(uri):
-        return zarr.open(store, mode="r")
+    with metadata_of(uri):
+        return zarr.open(store, mode="r", path=store.root)
 
 
 class IndirectRows(StoredRows):
@@ -99,12 +111,15 @@ class IndirectRows(StoredRows):
             return np.asarray(found).astype(numpy_dtype(self.dtype), copy=False)
 
 
-def check_all_written(array: Any, where: str) -> None:
-    """For stores whose files cannot be listed here: raises BadData if a chunk is missing."""
-    with explained(where):
-        written, all_chunks = array.nchunks_initialized, array.nchunks
-    if written < all_chunks:
+def look_for_missing(array: Any, store: CheckedStore, missing: Missing, where: str) -> None:
+    """For stores that are no folder: adds the chunks that do not exist. Of shards behind a URL, the
+    chunks inside are looked at when they are read."""
+    if store.archive is not None:
+        store.look_into_archive(missing)
+        return
+    if array.nchunks > _MOST_LISTED:
         raise BadData(
-            f"{where}: {all_chunks - written} of {all_chunks} chunks do not exist.",
-            hint="Copy the store again, or write it with 'array.write_empty_chunks' set.",
+            f"{where} has {array.nchunks:,} chunks, but ttf reads at most {_MOST_LISTED:,} from a URL.",
+            hint="Write the array with larger chunks.",
         )
+    missing.add_some(max(0, array.nchunks - array.nchunks_initialized))

@@ -18,15 +18,18 @@ from ttf_storage._stored_rows import READ_AS
 
 _TOO_LARGE: Final = 1 << 48
 MOST_METADATA_BYTES: Final = 16 << 20
-MISSING: Final = 2**64 - 1  # offset of a chunk that a shard does not have
 _SEPARATORS: Final = ("/", ".")
 _INDEX_CODECS: Final = ({"bytes"}, {"bytes", "crc32c"})
+_CONVERTED: Final = ("uint16", "uint64")  # not read by rows, but by `ttf data convert`
+_TEXT_CODEC: Final = "vlen-utf8"
+TEXT: Final = "<U"  # strings of any length
 
 
 @dataclass(frozen=True)
 class ShardIndex:
     at_end: bool
     checksum: bool
+    order: str  # "<" or ">"
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,9 @@ class ArrayMeta:
     chunks: tuple[int, ...]
     index: ShardIndex | None
     stored: str
-    codecs: tuple[str, ...]  # of a chunk, in the order of encoding
+    codecs: tuple[str, ...]  # of a chunk, in the order of encoding; that of strings is left out
     plain: bool
+    fill: Any  # what a chunk that does not exist stands for, as JSON has it; None: nothing is said
     prefix: str
     separator: str
     raw: bytes
@@ -51,9 +55,18 @@ class ArrayMeta:
         """Whether every chunk holds whole rows."""
         return self.plain and len(self.shape) > 0 and self.chunks[1:] == self.shape[1:]
 
+    @property
+    def is_text(self) -> bool:
+        return self.dtype[:2] in ("<U", ">U", "|S")
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of files along each axis."""
+        return tuple(-(-n // f) for n, f in zip(self.shape, self.files, strict=True))
+
     def file_keys(self) -> Iterator[tuple[tuple[int, ...], str]]:
         """Yields grid position and relative path of every required file."""
-        grid = [-(-n // f) for n, f in zip(self.shape, self.files, strict=True)]
+        grid = self.grid
         for number in range(math.prod(grid)):
             position, rest = [], number
             for extent in reversed(grid):
@@ -61,6 +74,10 @@ class ArrayMeta:
                 position.append(along)
             position.reverse()
             yield tuple(position), self.prefix + self.separator.join(map(str, position))
+
+    def position_of(self, key: str) -> tuple[int, ...]:
+        """The inverse of `file_keys`."""
+        return tuple(map(int, key.removeprefix(self.prefix).split(self.separator)))
 
 
 def find_arrays(root: Path) -> dict[str, Path]:
@@ -97,6 +114,20 @@ def parsed_meta(values: Mapping[str, Any], where: str) -> ArrayMeta:
         return _version_2(values, b"", values.get("attributes") or {})
 
 
+def with_fill_value(raw: bytes) -> bytes:
+    """A zarr.json as zarr takes it: some writers have null for the fill value of an array."""
+    try:
+        values = json.loads(raw)
+        null = values["node_type"] == "array" and values["fill_value"] is None
+        kind = _type_name(values["data_type"]) if null else ""
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return raw  # zarr says what is wrong with it
+    if not null:
+        return raw
+    fill: Any = "" if kind[:2] in ("<U", "|S") else kind != "bool" and 0
+    return json.dumps(values | {"fill_value": fill}).encode()
+
+
 @contextlib.contextmanager
 def _understood(what: str) -> Iterator[None]:
     try:
@@ -126,7 +157,11 @@ def contract_dtype(name: str, marker: str | None, where: str, convert: str) -> D
         raise BadData(
             f"{where} has the type {name}, but it must be float32, float16, float64, bfloat16, "
             "int32, int64 or uint8.",
-            hint=f"Convert it: {convert}",
+            hint=(
+                f"Convert it: {convert}"
+                if name in _CONVERTED
+                else "Write the array with one of these types."
+            ),
         )
     return READ_AS[name]
 
@@ -156,16 +191,18 @@ def _version_3(values: Mapping[str, Any], raw: bytes) -> ArrayMeta:
         plain = False
     prefix, separator = _key_encoding(values.get("chunk_key_encoding", {"name": "default"}))
     dtype = values["data_type"]
+    name = _type_name(dtype)
     return ArrayMeta(
         shape=shape,
-        dtype=dtype if isinstance(dtype, str) else str(dtype.get("name")),
+        dtype=name,
         marker="bfloat16" if dtype == "bfloat16" else _marker(values.get("attributes") or {}),
         files=files,
         chunks=chunks,
         index=index,
         stored=_compressors(names) or "stored",
-        codecs=names,
+        codecs=names[1:] if name == TEXT and names[:1] == (_TEXT_CODEC,) else names,
         plain=plain,
+        fill=values.get("fill_value"),
         prefix=prefix,
         separator=separator,
         raw=raw,
@@ -178,23 +215,36 @@ def _version_2(values: Mapping[str, Any], raw: bytes, attributes: Mapping[str, A
         raise ValueError(f"chunks {chunks} do not fit the shape {shape}")
     dtype = np.dtype(values["dtype"] if isinstance(values["dtype"], str) else "V1")
     compressor, filters = values.get("compressor"), values.get("filters")
+    codecs = tuple(str(c["id"]) for c in (*(filters or ()), *([compressor] if compressor else ())))
+    text = dtype.hasobject and codecs[:1] == (_TEXT_CODEC,)
     plain = not compressor and not filters and values.get("order", "C") == "C"
     return ArrayMeta(
         shape=shape,
-        dtype=dtype.name,
+        dtype=TEXT if text else dtype.str if dtype.kind in "US" else dtype.name,
         marker=_marker(attributes),
         files=chunks,
         chunks=chunks,
         index=None,
         stored=str(compressor["id"]) if compressor else "stored",
-        codecs=tuple(
-            str(c["id"]) for c in (*(filters or ()), *([compressor] if compressor else ()))
-        ),
+        codecs=codecs[1:] if text else codecs,
         plain=plain and dtype.byteorder != ">",
+        fill=values.get("fill_value"),
         prefix="",
         separator=_separator(values.get("dimension_separator") or "."),
         raw=raw + json.dumps(attributes, sort_keys=True).encode(),
     )
+
+
+def _type_name(given: Any) -> str:
+    """numpy's name of the type, where numpy has it."""
+    name, options = _codec(given)
+    if name == "string":
+        return TEXT
+    if name == "fixed_length_utf32":
+        return f"<U{int(options['length_bytes']) // 4}"
+    if name == "null_terminated_bytes":
+        return f"|S{int(options['length_bytes'])}"
+    return name
 
 
 def _grid(values: Mapping[str, Any]) -> tuple[int, ...]:
@@ -229,9 +279,10 @@ def _names(codecs: list[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
 def _shard_index(options: Mapping[str, Any]) -> ShardIndex:
     codecs = [_codec(c) for c in options["index_codecs"]]
     names = [name for name, _ in codecs]
-    if set(names) not in _INDEX_CODECS or names[0] != "bytes" or not _is_plain(codecs[:1]):
+    if set(names) not in _INDEX_CODECS or names[0] != "bytes":
         raise ValueError(f"index codecs {names} are not supported")
-    return ShardIndex(options.get("index_location", "end") == "end", "crc32c" in names)
+    order = ">" if codecs[0][1].get("endian", "little") == "big" else "<"
+    return ShardIndex(options.get("index_location", "end") == "end", "crc32c" in names, order)
 
 
 def _codec(given: Any) -> tuple[str, Mapping[str, Any]]:
@@ -249,7 +300,7 @@ def _is_plain(codecs: list[tuple[str, Mapping[str, Any]]]) -> bool:
 
 
 def _compressors(names: tuple[str, ...]) -> str:
-    return "+".join(name for name in names if name not in ("bytes", "transpose"))
+    return "+".join(name for name in names if name not in ("bytes", "transpose", _TEXT_CODEC))
 
 
 def _separator(given: Any) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -167,13 +168,15 @@ class DirectRows(MappedStoredRows):
         self._rows.close()
 
 
-def files_digest(meta: ArrayMeta, files: list[ChunkFile]) -> str:
+def files_digest(meta: ArrayMeta, files: list[ChunkFile], missing: Sequence[str] = ()) -> str:
     """Returns a digest of the metadata, chunk positions, file sizes and a sample of the bytes.
+    `missing`: the files that do not exist.
 
     Plain chunks have no checksum. A change in place that keeps all sizes is noticed only in the
     sample (see `_content_sample`), or by `check_unchanged` while the store is open.
     """
     digest = hashlib.blake2b(meta.raw, digest_size=16)
+    digest.update("".join(missing).encode())
     for file in files:
         digest.update(f"{file.path.name}:{file.identity.size}".encode())
         digest.update(file.offsets.tobytes())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zipfile
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,15 +47,18 @@ def read_members(file: MappedFile) -> list[ZipInfo]:
                 f"{path} has {count} members named {name!r}, so ttf cannot choose one.",
                 hint="Write the file again with numpy.savez.",
             )
+    refuse_outside(path, counts)
+    return members
+
+
+def refuse_outside(path: Path, names: Iterable[str]) -> None:
+    """Raises BadData if a member's name is a path outside the archive."""
+    for name in names:
         if _leaves_the_folder(name):
             raise BadData(
                 f"{path} has a member named {name!r}, a path outside the archive.",
-                hint=(
-                    "Do not use this file: it may be an attack. Write your own file with "
-                    "numpy.savez."
-                ),
+                hint="Do not use this file: it may be an attack. Write your own file.",
             )
-    return members
 
 
 def data_offset(file: MappedFile, member: ZipInfo) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from ttf import Availability, ConfigError, NoOptions, StorageFactory, Store, StoreWriter, hookimpl
 
 INSTALL = 'pip install "twotower[zarr]"'
+MARKS = ("zarr.json", ".zgroup", ".zarray")  # files in the folder of a group or an array
 
 
 class ZarrStorage:
@@ -31,8 +32,13 @@ class ZarrStorage:
     def claims(self, uri: str) -> bool:
         if uri.rstrip("/").lower().endswith(self.suffixes):
             return True
-        marks = ("zarr.json", ".zgroup", ".zarray")
-        return "://" not in uri and any((Path(uri) / mark).is_file() for mark in marks)
+        if "://" in uri:
+            return False
+        if uri.lower().endswith(".zip"):
+            from ttf_storage._zarr_archive import root_of
+
+            return root_of(Path(uri)) is not None
+        return any((Path(uri) / mark).is_file() for mark in MARKS)
 
     def open(self, uri: str) -> Store:
         from ttf_storage._zarr_reader import ZarrStore

@@ -54,13 +54,23 @@ def rewrite(data: Mapping[str, Any], change: DataChange, folder: Path) -> dict[s
         if data.get(name):
             other = folder / f"{name}{ending}"
             if not other.exists():
-                convert(data[name], str(other), storage=data["storage"], to_storage=change.storage)
+                convert(
+                    data[name],
+                    str(other),
+                    storage=data["storage"],
+                    to_storage=change.storage,
+                    missing=_missing(data),
+                )
             edits[f"data.{name}"] = str(other)
     return edits | {"data.storage": change.storage}
 
 
+def _missing(data: Mapping[str, Any]) -> str:
+    return str(data.get("missing", "refuse"))  # studies of older versions do not have it
+
+
 def _rewrite_pairs(data: Mapping[str, Any], change: DataChange, target: str, storage: str) -> None:
-    store = open_store(data["pairs"], data["storage"])
+    store = open_store(data["pairs"], data["storage"], _missing(data))
     roles = {mapped: role for role, mapped in data["names"].items()}
     try:
         names = [n for n in store.names() if store.describe(n).get("shape") != []]

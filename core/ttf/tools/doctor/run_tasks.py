@@ -77,7 +77,8 @@ def _verified(uri: str, config: DataConfig, found: list[dict[str, str]]) -> str:
 
     size = sum(file.stat().st_size for file in _files(Path(uri)))
     whole = size <= READ_ALL_BYTES and "://" not in uri
-    seen = verify(uri, storage=config.storage) if whole else inspect(uri, storage=config.storage)
+    check = verify if whole else inspect
+    seen = check(uri, storage=config.storage, missing=config.missing)
     elsewhere = _about_standard_names(uri, config)
     hint = " ".join(seen.hints)
     found += [{"text": p, "hint": hint} for p in seen.problems if p not in elsewhere]
@@ -104,7 +105,7 @@ def _about_standard_names(uri: str, config: DataConfig) -> set[str]:
     from ttf.data.inspect import unfit
     from ttf.host.plugins import open_store
 
-    store = open_store(uri, config.storage)
+    store = open_store(uri, config.storage, config.missing)
     try:
         return {str(error) for error in unfit(store)}
     finally:

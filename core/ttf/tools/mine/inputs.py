@@ -37,19 +37,25 @@ class Inputs:
     blocks: Callable[[], Iterator[NDArray[np.float32]]]
 
 
-def _open(uri: str, storage: str) -> Store:
+def _open(uri: str, storage: str, missing: str, say: Callable[[str], None]) -> Store:
     hint = "Rename the file, or give its storage plugin: --set data.storage=NAME."
-    return open_store(uri, storage_of(uri, storage, hint))
+    return open_store(uri, storage_of(uri, storage, hint), missing, say)
 
 
 @contextlib.contextmanager
 def file_inputs(
-    queries: Path | str, bank: Path | str, *, unit: bool, storage: str, say: Callable[[str], None]
+    queries: Path | str,
+    bank: Path | str,
+    *,
+    unit: bool,
+    storage: str,
+    missing: str,
+    say: Callable[[str], None],
 ) -> Iterator[Inputs]:
     """Query vectors from a file: `vectors`, or a two-dimensional X_*."""
     with (
-        contextlib.closing(_open(str(queries), storage)) as query_store,
-        contextlib.closing(_open(str(bank), storage)) as bank_store,
+        contextlib.closing(_open(str(queries), storage, missing, say)) as query_store,
+        contextlib.closing(_open(str(bank), storage, missing, say)) as bank_store,
     ):
         source = _query_source(query_store.source, list(query_store.names()), str(queries), say)
         documents = bank_store.source("vectors")
@@ -64,7 +70,7 @@ def file_inputs(
             )
         seen = UnitRows(source) if unit else source
         yield Inputs(
-            bank=VectorRef(uri=str(bank), array="vectors", storage=storage, unit=unit),
+            bank=VectorRef(str(bank), "vectors", storage, unit=unit, missing=missing),
             rows=documents.shape[0],
             dim=documents.shape[1],
             num_queries=source.shape[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ttf.config.resolve import Resolved
+from ttf.config.schema import DataConfig
 from ttf.contracts import DevicePolicy, MinerCost, MinerTraits, VectorSource
 from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset
@@ -19,7 +20,7 @@ def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
     """Reads headers and positives; builds no tower and writes nothing."""
     with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         decided = decide(resolved, data, policy)
-        return plan_of(decided, data, policy, arrays=_arrays(data, decided.config.data.storage))
+        return plan_of(decided, data, policy, arrays=_arrays(data, decided.config.data))
 
 
 def plan_of(
@@ -86,17 +87,17 @@ def _facts(data: Dataset, arrays: tuple[ArrayFacts, ...]) -> DataFacts:
     )
 
 
-def _arrays(data: Dataset, storage: str) -> tuple[ArrayFacts, ...]:
+def _arrays(data: Dataset, config: DataConfig) -> tuple[ArrayFacts, ...]:
     queries = data.train.queries
     sources = [queries.source, queries.context, data.val.queries.source, data.bank]
-    arrays = [_array(source, storage) for source in sources if source is not None]
+    arrays = [_array(source, config) for source in sources if source is not None]
     return tuple({(a.uri, a.name): a for a in arrays}.values())
 
 
-def _array(source: VectorSource, storage: str) -> ArrayFacts:
+def _array(source: VectorSource, config: DataConfig) -> ArrayFacts:
     # A view over several arrays is described by its first.
     name = source.name.split("+")[0]
-    store = open_store(source.uri, storage)
+    store = open_store(source.uri, config.storage, config.missing)
     try:
         known = store.describe(name)
         stored = store.source(name)
