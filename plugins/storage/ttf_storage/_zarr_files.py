@@ -71,7 +71,10 @@ def chunk_bytes(meta: ArrayMeta) -> int:
     """Returns the uncompressed size of one chunk, of strings of any length the most."""
     if meta.dtype == TEXT:
         return MOST_TEXT_BYTES
-    itemsize = 2 if meta.marker == "bfloat16" else np.dtype(meta.dtype).itemsize
+    try:
+        itemsize = 2 if meta.marker == "bfloat16" else np.dtype(meta.dtype).itemsize
+    except (TypeError, ValueError):
+        raise BadData(f"Arrays of the type {meta.dtype[:80]!r} are not read by ttf.") from None
     return math.prod(meta.chunks) * itemsize
 
 

@@ -191,6 +191,59 @@ def _zip_bomb(place: Place) -> None:
                 member.write(bytes(1 << 20))
 
 
+@_store("strings of zarr claim to be billions")
+def _text_claim(place: Place) -> None:
+    folder = zarr_store(place)
+    ids = folder.parent / "ids"
+    ids.mkdir()
+    about = json.loads((folder / ".zarray").read_text())
+    about |= {"shape": [40], "chunks": [40], "dtype": "|O", "filters": [{"id": "vlen-utf8"}]}
+    (ids / ".zarray").write_text(json.dumps(about | {"fill_value": ""}))
+    (ids / "0").write_bytes((2**32 - 1).to_bytes(4, "little") + bytes(400))
+
+
+@_store("strings of zarr inflate without end")
+def _text_bomb(place: Place) -> None:
+    _text_claim(place)
+    ids = place.root / "bad" / "ids"
+    about = json.loads((ids / ".zarray").read_text()) | {"compressor": {"id": "gzip", "level": 1}}
+    (ids / ".zarray").write_text(json.dumps(about))
+    (ids / "0").write_bytes(bomb("gzip", 4 * BOMB))
+
+
+@_store("a zip file of zarr leads out", "bad.zarr.zip")
+def _zip_out(place: Place) -> None:
+    folder = zarr_store(place)
+    with zipfile.ZipFile(place.root / "bad.zarr.zip", "w") as archive:
+        archive.write(folder.parent / ".zgroup", ".zgroup")
+        archive.write(folder / ".zarray", "vectors/.zarray")
+        archive.write(folder / "0.0", "vectors/0.0")
+        archive.write(place.outside / "vectors.npy", "../../outside/vectors.npy")
+
+
+@_store("a shard at the end of an endless member of a zip file", "bad.zip")
+def _zip_shard(place: Place) -> None:
+    about = {
+        "zarr_format": 3, "node_type": "array", "shape": [40, 8], "data_type": "float32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [40, 8]}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "attributes": {},
+        "codecs": [{"name": "sharding_indexed", "configuration": {
+            "chunk_shape": [40, 8], "codecs": [{"name": "bytes"}], "index_codecs": ["bytes"],
+        }}],
+    }  # fmt: skip
+    with zipfile.ZipFile(place.root / "bad.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zarr.json", json.dumps({"zarr_format": 3, "node_type": "group"}))
+        archive.writestr("vectors/zarr.json", json.dumps(about))
+        with archive.open("vectors/c/0/0", "w", force_zip64=True) as member:
+            for _ in range((BOMB >> 21) + 1):
+                member.write(bytes(1 << 20))
+
+
+@_store("an array has endless chunks that do not exist")
+def _endless(place: Place) -> None:
+    zarr_store(place, shape=(1 << 46, 8), chunks=(1, 1))
+
+
 def _data_pipe(name: str) -> Callable[[Place], None]:
     return lambda place: os.mkfifo(place.root / name)
 

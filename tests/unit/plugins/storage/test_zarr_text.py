@@ -98,6 +98,17 @@ def test_strings_as_vectors_are_refused_without_a_useless_command(tmp_path: Path
     assert "convert" not in caught.value.hint
 
 
+def test_a_type_that_numpy_does_not_know_is_named(tmp_path: Path) -> None:
+    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        group.create_array("when", data=np.arange(9).astype("M8[ns]"))
+    uri = str(tmp_path / "a.zarr")
+    with pytest.raises(BadData, match="type 'numpy.datetime64'"):
+        convert(uri, str(tmp_path / "a.npz"))
+    assert inspect(uri).problems
+
+
 def test_a_missing_chunk_of_strings_is_refused(tmp_path: Path) -> None:
     bank(str(tmp_path / "bank.zarr"))
     (tmp_path / "bank.zarr" / "ids" / "c" / "2").unlink()
