@@ -104,18 +104,6 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-@runtime_checkable
-class FillsMissing(Protocol):
-    """Optional for stores of a format in which a part that does not exist stands for a fill value,
-    and may as well be a lost file."""
-
-    def fill_missing(self, say: Callable[[str], None]) -> None:
-        """Called once after `open`, if the user chose this (`data.missing = "fill"`): such parts are
-        read as the fill value, and `say` gets a sentence for each array that has some. Without this
-        call, the store refuses them."""
-        ...
-
-
 class ArrayWriter(Protocol):
     """Appends rows to one array of a new container."""
 

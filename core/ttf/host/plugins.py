@@ -15,12 +15,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, overload, runtime_checkable
 
 import pluggy
 
 from ttf import hookspecs
-from ttf.contracts import Availability, FillsMissing, Kind
+from ttf.contracts import Availability, Kind
 from ttf.errors import ConfigError, DataMissing, PluginBroken, PluginUnavailable, suggestion
 from ttf.host import hook_trace, notices
 from ttf.host.at_work import at_work
@@ -241,6 +241,18 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
 
 def _loaded(name: str) -> StorageFactory:
     return cast("StorageFactory", load("storage", name))
+
+
+@runtime_checkable
+class FillsMissing(Protocol):
+    """Optional for stores of a format in which a part that does not exist stands for a fill value,
+    and may as well be a lost file."""
+
+    def fill_missing(self, say: Callable[[str], None]) -> None:
+        """Called once after `open`, if the user chose this (`data.missing = "fill"`): such parts are
+        read as the fill value, and `say` gets a sentence for each array that has some. Without this
+        call, the store refuses them."""
+        ...
 
 
 def open_store(

@@ -228,3 +228,10 @@ def test_convert_writes_a_whole_copy(tmp_path: Path, invoke: Invoke) -> None:
     done = invoke(["data", "convert", uri, str(out), "--missing-is-fill"])
     assert done.code == 0 and "2 of 10 chunks do not exist" in done.err
     np.testing.assert_array_equal(np.load(out)["vectors"], HOLED)
+
+
+def test_a_store_that_knows_no_fill_value_is_opened_as_ever(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", vectors=ROWS)
+    with filled(str(tmp_path / "a.npz")) as (store, said):
+        np.testing.assert_array_equal(store.source("vectors").read(0, 50), ROWS)
+        assert said == []
