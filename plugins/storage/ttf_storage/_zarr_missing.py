@@ -19,7 +19,7 @@ from ttf_storage._zarr_meta import ArrayMeta
 _MISSING: Final = np.uint64(2**64 - 1)  # offset of a chunk that a shard does not have
 _NO_VALUES: Final = ("NaN", "Infinity", "-Infinity")
 # A shape can claim any number of files; without this many of them, next to nothing is there.
-_MOST_FILES: Final = 100_000
+_MOST_FILES: Final = 20_000
 
 
 class Missing:
@@ -48,7 +48,7 @@ class Missing:
         if len(self.files) > _MOST_FILES:
             raise BadData(
                 f"{self._where}: {self._first}, and more than {_MOST_FILES:,} others are.",
-                hint="Copy or write the store again.",
+                hint="Copy the store again, or write it with larger chunks.",
             )
 
     def add_chunks(self, key: str, position: tuple[int, ...], table: NDArray[np.uint64]) -> None:

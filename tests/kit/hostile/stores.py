@@ -208,7 +208,7 @@ def _text_bomb(place: Place) -> None:
     ids = place.root / "bad" / "ids"
     about = json.loads((ids / ".zarray").read_text()) | {"compressor": {"id": "gzip", "level": 1}}
     (ids / ".zarray").write_text(json.dumps(about))
-    (ids / "0").write_bytes(bomb("gzip", 4 * BOMB))
+    (ids / "0").write_bytes(bomb("gzip", 2 * BOMB))
 
 
 @_store("a zip file of zarr leads out", "bad.zarr.zip")
