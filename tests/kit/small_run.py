@@ -104,7 +104,7 @@ def write_run(
                 time.sleep(0.001)
             saver.raise_if_failed()
             try:
-                prune_tables(root / "candidates", saver.tables_in_use() | {table_key(step + 1)})
+                prune_tables(root, {saver.table, table_key(step + 1)})
             except StorageError as error:
                 tell(said=str(error))
     finally:

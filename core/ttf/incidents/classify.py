@@ -15,7 +15,7 @@ from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
 from ttf.incidents.rules import RULES
 from ttf.text.numbers import size
-from ttf.text.terminal import one_line
+from ttf.text.terminal import one_short_line
 
 _LONGEST: Final = 300
 _LONGEST_ERROR: Final = 1000
@@ -283,4 +283,4 @@ def _flight_line(death: Death) -> str:
 
 def _short(text: str, longest: int = _LONGEST) -> str:
     """Returns one line without control characters, safe to print on a terminal."""
-    return one_line(" ".join(text.split()), longest)
+    return one_short_line(" ".join(text.split()), longest)

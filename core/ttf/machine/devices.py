@@ -172,5 +172,4 @@ def _threads_of_user() -> int | None:
 
 def set_by_prepare() -> dict[str, str]:
     """The variables of this process that are not the user's choice."""
-    marker = os.environ.get(MARKER)
-    return dict(json.loads(marker)) if marker else {}
+    return dict(json.loads(os.environ.get(MARKER) or "{}"))

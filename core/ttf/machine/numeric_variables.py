@@ -13,7 +13,6 @@ import sys
 from typing import Final
 
 from ttf.machine.devices import set_by_prepare
-from ttf.machine.processor import processor
 from ttf.machine.thread_variables import THREAD_VARIABLES
 from ttf.rundir.documents import Numeric
 
@@ -71,12 +70,7 @@ def noted(names: tuple[str, ...] = NAMES) -> dict[str, str]:
     }
 
 
-def instructions() -> str:
-    """The processor's instructions that matter for products."""
-    return " ".join(sorted(processor().flags))
-
-
-def set_again(before: Numeric) -> list[str]:
+def set_again(before: Numeric, instructions: str) -> list[str]:
     """Sets or removes the variables as a run noted them; returns sentences about what changed.
 
     Does nothing if that is too late for this process, or if the processor has other instructions
@@ -85,7 +79,7 @@ def set_again(before: Numeric) -> list[str]:
     """
     wanted = before.get("variables")
     late = any(name in sys.modules for name in _READERS)
-    if wanted is None or late or before.get("instructions") != instructions():
+    if wanted is None or late or before.get("instructions") != instructions:
         return []
     here = noted()
     changed = []

@@ -65,6 +65,11 @@ class Processor:
         return next((unit for unit in BF16_UNITS if unit in self.flags), "")
 
     @property
+    def instructions(self) -> str:
+        """Those that matter for products, as runs note them."""
+        return " ".join(sorted(self.flags))
+
+    @property
     def arm(self) -> bool:
         return self.arch in ("arm64", "aarch64")
 

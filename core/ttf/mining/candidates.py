@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.errors import ArtifactDamaged
-from ttf.rundir.durable import OpenFile
+from ttf.rundir.durable import OpenFile, write_manifest
 from ttf.rundir.removing import folder_written_whole
-from ttf.rundir.verified_folders import ARRAYS, TABLE_AREA, verified_table, write_manifest
+from ttf.rundir.verified_folders import ARRAYS, MANIFEST, TABLE_AREA, verified_table
 
 _TYPES: Final = tuple(map(np.dtype, ("int64", "int64", "float32", "float32")))
 
@@ -65,7 +65,7 @@ class CandidateTable:
                 "queries": len(self),
                 "k": int(self.ids.shape[1]),
             }
-            write_manifest(temp, facts, hashes, TABLE_AREA)
+            write_manifest(temp / MANIFEST, facts, hashes, TABLE_AREA)
         return folder
 
     def _write(self, name: str, folder: Path) -> str:

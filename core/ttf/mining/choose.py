@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ttf.contracts import MinerContext, MinerCost, MinerFactory
 from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
 from ttf.host import plugins
-from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.text.numbers import size
 
 if TYPE_CHECKING:
@@ -204,10 +203,10 @@ def miner_threads(miner: MinerConfig, trainer_threads: int) -> int:
     return trainer_threads if isinstance(miner.threads, str) else miner.threads
 
 
-def miner_context(config: RunConfig, trainer_threads: int) -> MinerContext:
+def miner_context(config: RunConfig, trainer_threads: int, budget_bytes: int) -> MinerContext:
     return MinerContext(
         threads=miner_threads(config.miner, trainer_threads),
         seed=config.train.seed,
         deterministic=config.miner.deterministic,
-        budget_bytes=memory_budget(config.memory.budget),
+        budget_bytes=budget_bytes,
     )

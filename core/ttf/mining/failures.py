@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +18,10 @@ from ttf.mining.choose import EXACT
 from ttf.mining.job import Isolation, MinerChoice, MiningJob
 from ttf.process.error_document import from_document, to_document
 from ttf.rundir.confined import write_inside
-from ttf.rundir.removing import remove
 
 if TYPE_CHECKING:
     from ttf.mining.worker_client import Worker
 
-STACKS: Final = "miner-faulthandler.txt"
 _TAIL: Final = 2000
 _STACKS: Final = 1000
 _RAISED: Final = 1
@@ -139,27 +136,6 @@ def failed_here(
     )
     failed = error if isinstance(error, MinerFailed) else MinerFailed(job.miner, text)
     return AttemptFailed(failed, death)
-
-
-def stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
-    """An empty file; None if the folder takes no file."""
-    if logs is None:
-        return None
-    path = logs / STACKS
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-        write_inside(path, logs, anew=True).close()
-    except OSError as error:
-        say(f"ttf cannot save the stacks of the miner in {path}: {error.strerror}.")
-        return None
-    return path
-
-
-def remove_if_empty(logs: Path | None) -> None:
-    """Removes the file of stacks."""
-    with contextlib.suppress(OSError):  # an empty file may stay
-        if logs is not None and not (logs / STACKS).stat().st_size:
-            remove(logs / STACKS, logs)
 
 
 def settings_of(job: MiningJob, isolation: Isolation, fallback: Sequence[str]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from ttf.mining.miner_results import Journal, checked_report, num_queries
 from ttf.process import serve
 from ttf.process.child import WORKER, Child
 from ttf.process.conversation import Conversation, NoAnswer
+from ttf.rundir.confined import write_inside
+from ttf.rundir.removing import remove
 
 if TYPE_CHECKING:
     from ttf.mining.worker_main import Searcher
@@ -38,6 +40,7 @@ Say = Callable[[str], None]
 OnDeath = Callable[[Death, str], None]
 ATTEMPTS: Final = 2  # Deaths in a row on one request, until the next miner takes over.
 LAST_ATTEMPTS: Final = 4  # The same if no other miner is left: giving up would end the run.
+_STACKS: Final = "miner-faulthandler.txt"
 _GRACE_S: Final = 5.0
 _LOOK_EVERY_S: Final = 1.0
 
@@ -209,7 +212,7 @@ class MinerWorkers:
     def close(self) -> None:
         """Ends and frees everything; may be called again, and a later job starts a new worker."""
         self.release()
-        failures.remove_if_empty(self._logs)
+        _remove_if_empty(self._logs)
 
     def __enter__(self) -> Self:
         return self
@@ -309,9 +312,7 @@ class MinerWorkers:
             self.release()
         if self._worker is None:
             try:
-                self._worker = Worker(
-                    *_worker_key(job), failures.stacks_file(self._logs, self._say)
-                )
+                self._worker = Worker(*_worker_key(job), _stacks_file(self._logs, self._say))
             except OSError as error:  # no memory, no processes, no descriptors left
                 text = f"ttf could not start a process for the miner {job.miner!r}: {error}"
                 raise failures.failed_here(job, error, self._settings, text) from error
@@ -347,6 +348,27 @@ class MinerWorkers:
     def _tell(self, death: Death, remedy: str) -> None:
         if self._on_death is not None:
             self._on_death(death, remedy)
+
+
+def _stacks_file(logs: Path | None, say: Callable[[str], None]) -> Path | None:
+    """An empty file; None if the folder takes no file."""
+    if logs is None:
+        return None
+    path = logs / _STACKS
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        write_inside(path, logs, anew=True).close()
+    except OSError as error:
+        say(f"ttf cannot save the stacks of the miner in {path}: {error.strerror}.")
+        return None
+    return path
+
+
+def _remove_if_empty(logs: Path | None) -> None:
+    """Removes the file of stacks."""
+    with contextlib.suppress(OSError):  # an empty file may stay
+        if logs is not None and not (logs / _STACKS).stat().st_size:
+            remove(logs / _STACKS, logs)
 
 
 class _ProgressRaised(Exception):

@@ -39,16 +39,16 @@ from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.scan_counters import Certifies, ScanTally
 from ttf.process.collector import paused_for_imports
 from ttf.rundir.confined import sha256_file
-from ttf.rundir.durable import TEMP_PREFIX
+from ttf.rundir.durable import TEMP_PREFIX, write_manifest
 from ttf.rundir.removing import folder_written_whole, remove_if_possible, remove_if_there
 from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import (
+    MANIFEST,
     PRIVATE,
     folder_key,
     lock_folder,
     refuse_others,
     verified_manifest,
-    write_manifest,
 )
 
 Say = Callable[[str], None]
@@ -350,7 +350,7 @@ def _store_index(
             miner.save(temp)
             hashes = {file.name: _digest(file) for file in sorted(temp.iterdir())}
             facts = {"key": folder.name, "made_from": dict(made_from)}
-            write_manifest(temp, facts, hashes, "index")
+            write_manifest(temp / MANIFEST, facts, hashes, "index")
             temp.chmod(PRIVATE)
     except StorageError as error:
         say(f"{error} ttf uses the index in memory and does not save it. {error.hint}".rstrip())

@@ -20,7 +20,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedRandom, BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,8 @@ MOST_CONFIG_BYTES: Final = 4 << 20  # of a run.toml
 # A summary with 60,000 incidents. Once parsed, a document takes up to 30 times as much memory.
 MOST_BYTES: Final = 8 << 20
 MOST_DEPTH: Final = 32  # The documents of ttf have at most eight levels.
+_LONGEST_LINE: Final = 1 << 20
+_MOST_WITHOUT_END: Final = 8  # Pieces of that length; the file is then no file of lines.
 _INTEGERS: Final = 1 << 64
 _DEEPEST: Final = 32  # Folders below one of ours; our own need three.
 _NO_LINKS: Final = (
@@ -85,6 +87,16 @@ def read_named(path: Path, most: int) -> bytes:
     """As `read_inside`, for a file that the user named."""
     with open_named(path) as file:
         return _whole(file, path, most)
+
+
+def raw_lines(path: Path, inside: Path) -> Iterator[bytes]:
+    """Raises OSError and EntryRefused. A damaged file without line ends comes in pieces (no JSON),
+    so that it does not fill the memory, and only its first pieces: a file can claim any length."""
+    without_end = 0
+    with open_inside(path, inside) as file:
+        while without_end < _MOST_WITHOUT_END and (line := file.readline(_LONGEST_LINE)):
+            without_end += len(line) == _LONGEST_LINE and not line.endswith(b"\n")
+            yield line
 
 
 def end_of(path: Path, inside: Path, most: int) -> tuple[bytes, int]:
@@ -174,6 +186,18 @@ def parsed_line(raw: bytes) -> dict[str, Any] | None:
 def read_json(path: Path, inside: Path, most: int = MOST_BYTES) -> Any:
     """A document below the folder `inside`. Raises ArtifactDamaged, EntryRefused and OSError."""
     return _document(read_inside(path, inside, most), path)
+
+
+def found_json(path: Path, inside: Path, say: Callable[[str], None] = lambda _: None) -> Any:
+    """The value of a document below `inside`, its numbers not checked; None, with a message to `say`,
+    if it cannot be read. For `ttf.rundir.typed_json`, which leaves out what does not fit."""
+    try:
+        return parsed_json(read_inside(path, inside, MOST_BYTES), numbers=False)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, ArtifactDamaged) as error:
+        say(f"{path.name} could not be read: {error}")
+    return None
 
 
 def read_named_json(path: Path, most: int = MOST_BYTES) -> Any:

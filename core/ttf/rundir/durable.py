@@ -19,7 +19,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -222,6 +222,14 @@ def write_new(path: Path, data: bytes | memoryview, area: str) -> str:
     finally:
         file.close()
     return file.sha256
+
+
+def write_manifest(
+    path: Path, facts: Mapping[str, Any], hashes: Mapping[str, str], area: str
+) -> None:
+    """Writes the last file of a new folder; `hashes` by the names of the others. See
+    `ttf.rundir.verified_folders`."""
+    write_new(path, json_bytes({**facts, "sha256": dict(hashes)}), area)
 
 
 @contextlib.contextmanager

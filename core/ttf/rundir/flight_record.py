@@ -20,7 +20,6 @@ from typing import Final, Self
 from ttf.errors import ArtifactDamaged
 from ttf.host.at_work import PluginWork
 from ttf.rundir.confined import read_inside
-from ttf.rundir.removing import remove_if_there
 
 _SIZE: Final = 4096
 _MAGIC: Final = b"ttfflt1\n"
@@ -150,10 +149,11 @@ class FlightRecorder:
 
 class FlightReader:
     """The supervisor's side. Makes the file, so that a death before the first record differs from a
-    run that was never supervised."""
+    run that was never supervised. The file of an earlier process must be gone: that process may
+    still map its pages."""
 
     def __init__(self, path: Path) -> None:
-        self._map = _mapped(path, fresh=True)
+        self._map = _mapped(path)
 
     def read(self) -> Flight:
         return _decode(self._map)
@@ -211,10 +211,7 @@ def _plugin(data: bytes | bytearray | mmap.mmap) -> PluginWork | None:
         return None
 
 
-def _mapped(path: Path, *, fresh: bool = False) -> mmap.mmap:
-    # `fresh` replaces the file: an earlier process may still map the old pages.
-    if fresh:
-        remove_if_there(path, path.parent, "flight")
+def _mapped(path: Path) -> mmap.mmap:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         # Allocated, not sparse: writing through a map on a full disk is SIGBUS.

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import EntryRefused
-from ttf.rundir.confined import names_in
+from ttf.rundir.confined import found_json, names_in
 from ttf.rundir.documents import AppliedRemedy, FiledIncident, Incident, ListedIncident
-from ttf.rundir.typed_json import read_typed
+from ttf.rundir.typed_json import typed
 
 INCIDENT: Final = "incident.json"
 APPLIED: Final = "applied.json"
@@ -32,8 +32,8 @@ def read_incident(folder: Path) -> FiledIncident:
     # A folder without a readable incident.json is 'unknown': the disk was full, or the writer died;
     # but something happened.
     run = folder.parents[1]
-    found = read_typed(folder / INCIDENT, run, Incident)
-    applied = read_typed(folder / APPLIED, run, AppliedRemedy)
+    found = typed(found_json(folder / INCIDENT, run), Incident)
+    applied = typed(found_json(folder / APPLIED, run), AppliedRemedy)
     known: FiledIncident = {**unknown(folder.name), **found}
     known["id"] = folder.name  # whatever a damaged file calls itself
     known["remedy"] = applied.get("remedy")

@@ -10,20 +10,8 @@ from typing import Any, Final
 from ttf.errors import EntryRefused
 from ttf.rundir.confined import open_inside, parsed_line
 
-_LONGEST_LINE: Final = 1 << 20
-_MOST_WITHOUT_END: Final = 8  # Pieces of that length; the file is then no file of lines.
 _BLOCK: Final = 1 << 20
 _SEARCHED: Final = 32 << 20  # The last bytes of a file that are searched for a line.
-
-
-def raw_lines(path: Path, inside: Path) -> Iterator[bytes]:
-    """Raises OSError and EntryRefused. A damaged file without line ends comes in pieces (no JSON),
-    so that it does not fill the memory, and only its first pieces: a file can claim any length."""
-    without_end = 0
-    with open_inside(path, inside) as file:
-        while without_end < _MOST_WITHOUT_END and (line := file.readline(_LONGEST_LINE)):
-            without_end += len(line) == _LONGEST_LINE and not line.endswith(b"\n")
-            yield line
 
 
 def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

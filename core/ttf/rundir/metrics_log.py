@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import StorageError, storage_error
-from ttf.rundir.confined import open_inside, parsed_line
+from ttf.rundir.confined import open_inside, parsed_line, raw_lines
 from ttf.rundir.disk_retry import Patience
 from ttf.rundir.durable import file_written_whole, finite
-from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.typed_json import is_number
 
 _SYNC_AT_BYTES: Final = 4 << 20

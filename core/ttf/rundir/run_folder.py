@@ -23,12 +23,12 @@ from ttf.errors import (
     storage_error,
 )
 from ttf.host.version import __version__
-from ttf.rundir.confined import read_inside, refuse_foreign, write_inside
+from ttf.rundir.confined import found_json, read_inside, refuse_foreign, write_inside
 from ttf.rundir.documents import RUN_FORMAT, Manifest, Summary
 from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
 from ttf.rundir.removing import remove_if_possible, remove_if_there, remove_leftovers
-from ttf.rundir.typed_json import read_typed
+from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted
 
 _ORPHANS_LEAVE_S = 10.0
@@ -170,7 +170,7 @@ class RunFolder:
 
     def refuse_newer(self) -> None:
         """Raises MadeByNewerVersion if this version could read the files wrongly."""
-        manifest = read_typed(self.manifest, self.path, Manifest)
+        manifest = typed(found_json(self.manifest, self.path), Manifest)
         if manifest.get("format", RUN_FORMAT) > RUN_FORMAT:
             raise MadeByNewerVersion(
                 f"{self.path} was written by ttf {manifest.get('ttf', 'of a later version')}: its "
@@ -275,7 +275,7 @@ class RunFolder:
 
     def read_summary(self) -> Summary:
         """summary.json; empty if there is none, or none that can be read: a run makes it again."""
-        return read_typed(self.summary, self.path, Summary)
+        return typed(found_json(self.summary, self.path), Summary)
 
     def write_summary(self, summary: Summary) -> None:
         from ttf.text.secrets import Secrets  # not before there is a summary

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ttf.errors import ArtifactDamaged, EntryRefused
-from ttf.rundir.confined import MOST_CONFIG_BYTES, parsed_line, read_inside
+from ttf.rundir.confined import MOST_CONFIG_BYTES, found_json, parsed_line, raw_lines, read_inside
 from ttf.rundir.documents import (
     METRICS_LINES,
     RUN_FORMAT,
@@ -26,10 +26,9 @@ from ttf.rundir.documents import (
 )
 from ttf.rundir.flight_record import Flight, read_flight
 from ttf.rundir.incident_files import incident_folders, read_incident, unknown
-from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.supervision import Journal, Sitting
-from ttf.rundir.typed_json import read_typed, typed
+from ttf.rundir.typed_json import typed
 from ttf.rundir.verified_folders import newest_first, step_of
 
 D = TypeVar("D")
@@ -82,7 +81,7 @@ class RunRecord:
         return found
 
     def _document(self, path: Path, kind: type[D]) -> D:
-        return read_typed(path, self.folder.path, kind, self._note)
+        return typed(found_json(path, self.folder.path, self._note), kind)
 
     def settings(self) -> list[Setting]:
         """The settings of run.toml, one per line with its origin. Not for resuming a run: then the

@@ -10,11 +10,18 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ttf.errors import ExitCode, StorageError, Told
-from ttf.rundir.documents import MODEL_CONFIG, CheckpointManifest, ModelFacts, Summary
+from ttf.rundir.confined import found_json
+from ttf.rundir.documents import (
+    MODEL_CONFIG,
+    CheckpointManifest,
+    ListedIncident,
+    ModelFacts,
+    Summary,
+)
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.request import Change, History
 from ttf.rundir.run_folder import RunFolder
-from ttf.rundir.typed_json import read_typed
+from ttf.rundir.typed_json import typed
 from ttf.rundir.verified_folders import CHECKPOINT, newest_first, problem_with
 
 _NOTHING: Final[Summary] = {
@@ -52,14 +59,16 @@ class Ending:
 
 
 def summarize(
-    folder: RunFolder,
     ending: Ending,
     known: Summary,
+    model: ModelFacts,
+    incidents: list[ListedIncident],
     *,
     restarts: int,
     deviations: Sequence[str],
 ) -> Summary:
-    # `known`: what does not depend on the end, see `ttf.training.recorder.summary_facts`.
+    """`known`: what does not depend on the end, see `ttf.training.recorder.summary_facts`. `model`:
+    from its folder, which may be newer than the checkpoint that `known` comes from."""
     differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
     return {
         "status": ending.status,
@@ -67,17 +76,15 @@ def summarize(
         "problem": ending.problem,
         "hint": ending.hint,
         **known,
-        **_of_the_model(folder),
+        **_of_the_model(model),
         "exact": not differ,
         "deviations": differ,
         "restarts": restarts,
-        "incidents": list_incidents(folder.incidents),
+        "incidents": incidents,
     }
 
 
-def _of_the_model(folder: RunFolder) -> Summary:
-    # From the folder itself: it may be newer than the checkpoint that `known` comes from.
-    model = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
+def _of_the_model(model: ModelFacts) -> Summary:
     if "step" not in model:
         return {"weights_sha256": None, "kept_step": None}
     return {
@@ -94,9 +101,10 @@ def write_last_summary(
     the run is more important."""
     known: Summary = {**_NOTHING, **_newest_facts(folder), "wall_s": history.wall_s}
     summary = summarize(
-        folder,
         ending,
         known,
+        typed(found_json(folder.model / MODEL_CONFIG, folder.path), ModelFacts),
+        list_incidents(folder.incidents),
         restarts=history.restarts,
         deviations=[change.deviation for change in overlay.values() if change.deviation],
     )
@@ -110,6 +118,6 @@ def write_last_summary(
 def _newest_facts(folder: RunFolder) -> Summary:
     for path in newest_first(folder.checkpoints):
         if not problem_with(path, read_tables=False):
-            manifest = read_typed(path / CHECKPOINT, folder.path, CheckpointManifest)
+            manifest = typed(found_json(path / CHECKPOINT, folder.path), CheckpointManifest)
             return manifest.get("progress", {}).get("summary", {})
     return {}

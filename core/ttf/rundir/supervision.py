@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from ttf.errors import ArtifactDamaged, StorageError
+from ttf.errors import ArtifactDamaged
 from ttf.rundir.confined import read_json
-from ttf.rundir.durable import write_json
 from ttf.rundir.request import Change, History
 
 
@@ -49,13 +48,8 @@ class Journal:
         except (OSError, ArtifactDamaged, ValueError, LookupError, TypeError, AttributeError):
             return cls()
 
-    def write(self, path: Path) -> StorageError | None:
-        # A failing disk must not end the run: the failure is returned.
-        try:
-            write_json(path, {"format": 1, **asdict(self)})
-        except StorageError as error:
-            return error
-        return None
+    def document(self) -> dict[str, Any]:
+        return {"format": 1, **asdict(self)}
 
     def begun(self, now: float, last_sign: float | None) -> Self:
         """With a new sitting. The time of one that was killed is counted up to its last sign."""

@@ -10,7 +10,6 @@ from collections import abc
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -26,9 +25,6 @@ from typing import (
     is_typeddict,
 )
 
-from ttf.errors import ArtifactDamaged
-from ttf.rundir.confined import MOST_BYTES, parsed_json, read_inside
-
 D = TypeVar("D")
 _Fit = Callable[[Any], Any]
 _UNFIT: Final = object()
@@ -40,21 +36,6 @@ _PLAIN: Final[Mapping[Any, tuple[type, ...]]] = {
     NoneType: (NoneType,),
 }
 _LARGEST: Final = 1e300  # Sums and squares of larger numbers are not finite.
-
-
-def read_typed(
-    path: Path, inside: Path, kind: type[D], say: Callable[[str], None] = lambda _: None
-) -> D:
-    """The object in a file below `inside`; an empty one, with a message to `say`, if it cannot be
-    read."""
-    value = None
-    try:
-        value = parsed_json(read_inside(path, inside, MOST_BYTES), numbers=False)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, ArtifactDamaged) as error:
-        say(f"{path.name} could not be read: {error}")
-    return typed(value, kind)
 
 
 def typed(value: object, kind: type[D]) -> D:

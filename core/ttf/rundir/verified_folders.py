@@ -28,7 +28,7 @@ from ttf.rundir.confined import (
     refuse_foreign,
     sha256_file,
 )
-from ttf.rundir.durable import TEMP_PREFIX, json_bytes, write_new
+from ttf.rundir.durable import TEMP_PREFIX
 from ttf.rundir.removing import remove_at_once, remove_if_possible
 from ttf.rundir.waiting_lock import wait_for
 
@@ -91,13 +91,6 @@ def refuse_others(folder: Path) -> None:
             raise EntryRefused(f"{path} belongs to another user (number {found.st_uid}).")
         if found.st_mode & 0o022 and not (private and path != folder):
             raise EntryRefused(f"{path} can be changed by other users.")
-
-
-def write_manifest(
-    folder: Path, facts: Mapping[str, Any], hashes: Mapping[str, str], area: str
-) -> None:
-    """Writes the last file of a new folder; `hashes` by the names of the others."""
-    write_new(folder / MANIFEST, json_bytes({**facts, "sha256": dict(hashes)}), area)
 
 
 def verified_manifest(
@@ -192,10 +185,11 @@ def problem_with_table(folder: Path, digest: str = "", *, read_arrays: bool = Tr
         return f"its candidate table is damaged: {str(error).rstrip('.')}"
 
 
-def prune_tables(candidates: Path, in_use: Collection[str]) -> None:
-    """Removes tables that neither a checkpoint nor the run names; other files and folders stay.
-    Raises StorageError."""
-    run = candidates.parent
+def prune_tables(run: Path, kept: Collection[str]) -> None:
+    """Removes tables that neither a checkpoint of the run refers to nor `kept` names; other files
+    and folders stay. Raises StorageError."""
+    candidates = run / "candidates"
+    in_use = {*kept, *tables_in_use(run / "checkpoints")}
     try:
         for name in names_in(candidates, run):
             if name not in in_use and _is_table(candidates / name, run):
@@ -321,15 +315,18 @@ def prune(folder: Path, keep: int, *, verified: Path | None = None) -> None:
         raise storage_error(error, f"{folder} while removing old checkpoints") from error
 
 
-def remove_newer(path: Path) -> None:
-    """Removes checkpoints newer than one just made: the run would have continued from them if they
-    were intact. Raises StorageError."""
+def read_back(path: Path) -> str:
+    """Why a checkpoint just made cannot be used; it is removed then, as it was never relied on, and
+    every start would read and skip it. Empty if it is intact; newer ones are removed then: the run
+    would have continued from them if they were intact. Raises StorageError."""
+    problem = problem_with(path, read_tables=False, from_disk=True)
     try:
-        for other in newest_first(path.parent):
-            if step_of(other) > step_of(path):
-                remove_at_once(other, path.parents[1], CHECKPOINT_AREA)
+        newer = [other for other in newest_first(path.parent) if step_of(other) > step_of(path)]
+        for gone in [path] if problem else newer:
+            remove_at_once(gone, path.parents[1], CHECKPOINT_AREA)
     except OSError as error:
-        raise storage_error(error, str(path.parent)) from error
+        raise storage_error(error, str(path if problem else path.parent)) from error
+    return problem
 
 
 def tables_in_use(folder: Path) -> set[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ttf.errors import StorageError
+from ttf.rundir.durable import write_json
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.supervision import Journal
 from ttf.supervise.events import Checkpointed, Died, Ended, Event, Started
@@ -41,9 +42,10 @@ class JournalKeeper:
             self._write()
 
     def _write(self) -> None:
-        failure = self.journal.write(self._folder.supervision)
-        if failure is not None:
-            self._say(str(failure))
+        try:
+            write_json(self._folder.supervision, self.journal.document())
+        except StorageError as error:
+            self._say(str(error))
 
     def _note_remedy(self, incident: str, state: State) -> None:
         from ttf.incidents.writing import note_remedy

@@ -23,6 +23,7 @@ from ttf.process.conversation import Conversation, wait
 from ttf.process.signals import Signals
 from ttf.rundir.confined import append_inside
 from ttf.rundir.flight_record import Flight, FlightReader
+from ttf.rundir.removing import remove_if_there
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
 from ttf.supervise.events import (
@@ -79,6 +80,7 @@ class RunningTrainer:
         self._folder = folder
         self._display = display
         self._signals = signals
+        remove_if_there(folder.flight, folder.path, "flight")
         self.flight = FlightReader(folder.flight)
         self.child = Child(
             (*_TRAINER, str(-1 if display is None else display)),

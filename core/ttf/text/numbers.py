@@ -76,8 +76,10 @@ def number(value: Any) -> str:
     >>> number(0.123456), number(1234.5), number(3), number("x")
     ('0.1235', '1234', '3', 'x')
     """
-    if not isinstance(value, float):
-        return str(value)
+    return _significant(value) if isinstance(value, float) else str(value)
+
+
+def _significant(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

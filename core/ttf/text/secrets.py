@@ -14,7 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from ttf.text import secret_patterns as patterns
@@ -23,6 +23,84 @@ _SHORTEST: Final = 6  # Shorter values are parts of common words; they go only a
 _PLACEHOLDER: Final = re.compile(r"<secret-([\w.-]{1,80})>")
 _NAME: Final = re.compile(r"[^\w.-]")
 _KEYS: Final = frozenset(["key", "keys"])  # JSON of ttf has them for keys of dictionaries
+
+Level = Literal["no", "weak", "likely", "strong"]
+
+_WORDS: Final = re.compile(r"[A-Z]{1,60}(?![a-z])|[A-Z]?[a-z]{1,60}|\d{1,60}")
+_STRONG: Final = re.compile(
+    r"token(?!i[sz])|secret(?!ar)|passw|passphrase|passcode|passwort|credential|webhook|cookie|bearer"
+    r"|authorization|(?:api|access|private|secret|account|shared|master|encryption|signing|storage"
+    r"|client|auth|deploy|admin|service|license|session|pass|wandb)_?key"
+)
+# Words that are secret where a name ends with them: MYSQL_PWD, GIT_PAT, MY_PIN, WANDB_KEY.
+_LIKELY: Final = frozenset(
+    [
+        "pin",
+        "otp",
+        "totp",
+        "mfa",
+        "pat",
+        "pwd",
+        "pass",
+        "jwt",
+        "dsn",
+        "sas",
+        "cred",
+        "creds",
+        "psk",
+        "hmac",
+    ]
+)
+_WEAK: Final = frozenset(["key", "auth", "sig", "signature", "sid", "sessionid", "salt"])
+_AFTER_THE_WORD: Final = frozenset(
+    ["id", "value", "b64", "base64", "str", "string", "env", "prod", "dev", "test", "old", "new"]
+)
+_OTHER_KEYS: Final = frozenset(
+    [
+        "sort",
+        "primary",
+        "foreign",
+        "partition",
+        "group",
+        "column",
+        "cache",
+        "row",
+        "join",
+        "dict",
+        "json",
+        "shard",
+        "public",
+        "index",
+        "query",
+        "config",
+        "candidate",
+    ]
+)
+_DIRECTORIES: Final = frozenset(["pwd", "oldpwd"])
+_NUMBER: Final = re.compile(r"[\d.,_]{1,30}[kKmMgG]?")
+_CALL: Final = re.compile(r"[A-Za-z_][\w.]{0,80}[(\[]")  # of a line of source in a stack
+_NO_VALUE: Final = frozenset(
+    [
+        "true",
+        "false",
+        "none",
+        "null",
+        "nil",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "auto",
+        "default",
+        "empty",
+        "unset",
+        "required",
+        "missing",
+        "undefined",
+        "expected",
+        "optional",
+    ]
+)
 
 
 def placeholder(name: str) -> str:
@@ -57,7 +135,7 @@ class Secrets:
         self._learning = True
         for text in texts:
             self.text(text)
-        random = {v: name for v, name in self._values.items() if patterns.looks_random(v)}
+        random = {v: name for v, name in self._values.items() if looks_random(v)}
         self._values = {**random, **before}
         self._ready()
 
@@ -110,8 +188,8 @@ class Secrets:
         """The value of a key of JSON or of a configuration."""
         if key == "command" and isinstance(value, list | tuple):
             return self.words([str(word) for word in value])
-        secret = patterns.level(key) != "no" and key.lower() not in _KEYS
-        if isinstance(value, str) and secret and patterns.is_value(key, value):
+        secret = level(key) != "no" and key.lower() not in _KEYS
+        if isinstance(value, str) and secret and is_value(key, value):
             return self._strike(key, value)
         return self.value(value)
 
@@ -119,7 +197,7 @@ class Secrets:
 
     def _learn_environment(self, environment: Mapping[str, str]) -> None:
         for name, value in environment.items():
-            if patterns.level(name) != "no" and patterns.is_value(name, value):
+            if level(name) != "no" and is_value(name, value):
                 self._learn(name, value)
             elif "://" in value:
                 patterns.USERINFO.sub(self._userinfo, value)
@@ -140,16 +218,16 @@ class Secrets:
         user, password = match["user"], match["password"]
         if password:
             return f"{match['scheme']}{user}:{self._strike('url-password', password[1:])}@"
-        if patterns.looks_random(user):
+        if looks_random(user):
             return f"{match['scheme']}{self._strike('url-password', user)}@"
         return match[0]
 
     def _place(self, label: str, match: re.Match[str]) -> str:
         name = match.groupdict().get("name") or label
-        if "name" in match.groupdict() and patterns.level(name) == "no":
+        if "name" in match.groupdict() and level(name) == "no":
             return match[0]
         secret = match["secret"]
-        if not patterns.is_value(label, secret):
+        if not is_value(label, secret):
             return match[0]
         start = match.start("secret") - match.start()
         return match[0][:start] + self._strike(name, secret) + match[0][start + len(secret) :]
@@ -157,7 +235,7 @@ class Secrets:
     def _word(self, before: str, word: str) -> str:
         name = before.lstrip("-")
         if before.startswith("-") and "=" not in before and not word.startswith("-"):
-            if patterns.level(name) != "no" and patterns.is_value(name, word):
+            if level(name) != "no" and is_value(name, word):
                 return self._strike(name, word)
             joined = self.text(f"{before} {word}")
             if joined.startswith(f"{before} "):
@@ -180,23 +258,23 @@ class Secrets:
     def _value_after(self, match: re.Match[str], text: str, start: int, *, quoted: bool) -> int:
         """Where the secret that starts at `start` ends; 0 if there is none."""
         name = match["name"].rstrip(".-")
-        sure = patterns.level(name)
+        sure = level(name)
         if sure == "no":
             return 0
         value = _value(name, text, start, quoted=quoted)
-        if value is None or not patterns.is_value(name, value):
+        if value is None or not is_value(name, value):
             return 0
         if match["apart"] is not None:
             option = not match["closed"] or "," in match["apart"] or quoted
             return start + len(value) if option and not value.startswith("-") else 0
         prose = ":" in match["sets"] and match["sets"].endswith(" ") and not match["closed"]
         if prose and not (match["dashes"] or name.isupper() or "-" in name):
-            certain = len(value) >= _SHORTEST if sure == "strong" else patterns.looks_random(value)
+            certain = len(value) >= _SHORTEST if sure == "strong" else looks_random(value)
         elif sure == "strong" or match["dashes"] or name.isupper():
             certain = True
         else:
             short = sure == "likely" and len(value) >= 4 and value[0] not in "/."
-            certain = short or patterns.looks_random(value)
+            certain = short or looks_random(value)
         return start + len(value) if certain else 0
 
 
@@ -231,3 +309,40 @@ def variants(text: str) -> list[str]:
         quote(text, errors="surrogateescape"),
     }
     return sorted(found, key=lambda v: (-len(v), v))
+
+
+# --- names and values -----------------------------------------------------------------------------
+
+
+def level(name: str) -> Level:
+    """How surely a variable, option or key of this name holds a secret.
+
+    >>> [level(n) for n in ("HF_TOKEN", "wandbKey", "--api-key", "MYSQL_PWD", "PWD", "tokenizer")]
+    ['strong', 'strong', 'strong', 'likely', 'no', 'no']
+    """
+    words = [word.lower() for word in _WORDS.findall(name[-200:])]
+    if not words or "_".join(words) in _DIRECTORIES:
+        return "no"
+    if _STRONG.search("_".join(words)):
+        return "strong"
+    while len(words) > 1 and (words[-1] in _AFTER_THE_WORD or words[-1].isdigit()):
+        words.pop()
+    if words[-1] in _LIKELY:
+        return "likely"
+    if words[-1] not in _WEAK or (words[-1] == "key" and _OTHER_KEYS & set(words[:-1])):
+        return "no"
+    return "weak"
+
+
+def is_value(name: str, value: str) -> bool:
+    """Whether it can be a secret: counts of tokens and words like 'none' are not."""
+    if not value or value.lower() in _NO_VALUE or value[0] in "<$%{*" or _CALL.match(value):
+        return False
+    counted = "token" in name.lower() or "key" in name.lower()
+    return not (counted and _NUMBER.fullmatch(value))
+
+
+def looks_random(value: str) -> bool:
+    """Long, with letters and digits: no word of a sentence."""
+    long = len(value) >= 8 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+    return (long or len(value) >= 24) and "." not in value.strip(".")

@@ -51,10 +51,14 @@ def visible(text: str) -> str:
     return _OBEYED.sub(_escaped, text)
 
 
-def one_line(text: str, longest: int | None = None) -> str:
+def one_line(text: str) -> str:
     """`visible` on one line: a name with a newline must not look like a message of ours."""
-    line = visible(text).translate(_BREAKS)
-    return line if longest is None or len(line) <= longest else f"{line[: longest - 3]}..."
+    return visible(text).translate(_BREAKS)
+
+
+def one_short_line(text: str, longest: int) -> str:
+    line = one_line(text)
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def visible_json(document: str) -> str:
@@ -82,10 +86,13 @@ def _json_escaped(match: re.Match[str]) -> str:
 
 def painted(text: Text, *, colour: bool) -> str:
     """Escaped, with our styles if `colour`."""
+    return "".join(_painted(part, colour) for part in _parts(text))
+
+
+def _parts(text: Text) -> Line:
     if isinstance(text, str):
-        return visible(text)
-    parts = (text,) if isinstance(text, Part) else text
-    return "".join(_painted(part, colour) for part in parts)
+        return (Part(text),)
+    return (text,) if isinstance(text, Part) else text
 
 
 def _painted(part: Part, colour: bool) -> str:
@@ -119,14 +126,12 @@ def _encodable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def wants_colour(on_terminal: bool, environ: Mapping[str, str] | None = None) -> bool:
+def wants_colour(on_terminal: bool, environ: Mapping[str, str] = os.environ) -> bool:
     """NO_COLOR and FORCE_COLOR decide, if set; else whether it is a terminal that knows colours."""
-    environ = os.environ if environ is None else environ
-    if environ.get("NO_COLOR"):
-        return False
-    if environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
-    return on_terminal and environ.get("TERM", "dumb") not in ("", "dumb")
+    return not environ.get("NO_COLOR") and (
+        environ.get("FORCE_COLOR", "0") not in ("", "0")
+        or (on_terminal and environ.get("TERM", "dumb") not in ("", "dumb"))
+    )
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -23,7 +23,7 @@ from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.plan import BACKWARD, auto_batch_size
-from ttf.training.schedule import gate_step, num_evaluations, num_refreshes
+from ttf.training.schedule import gate_step, mined_steps, num_evaluations, num_refreshes
 from ttf.training.towers import TowerSpec
 
 MEMORY_BANK_MOST = 50_000
@@ -51,6 +51,7 @@ class Decided:
     plan: BatchPlan
     order: Order
     total_steps: int
+    mined_steps: int  # Those that share the first candidate table; 0 if nothing is mined.
     notes: tuple[str, ...]
 
     @property
@@ -90,6 +91,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
         plan=draft.plan,
         order=draft.order,
         total_steps=draft.total_steps,
+        mined_steps=mined_steps(draft.total_steps, draft.order, draft.config.miner),
         notes=(
             *resolved.notes,
             *draft.notes,

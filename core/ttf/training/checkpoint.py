@@ -24,7 +24,7 @@ from torch import Tensor
 from ttf.errors import ArtifactDamaged, NoCheckpoint, StorageError, storage_error
 from ttf.rundir.confined import open_inside, read_json
 from ttf.rundir.durable import finite, json_bytes, write_new
-from ttf.rundir.removing import folder_written_whole, remove_at_once
+from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.request import History
 from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import (
@@ -36,7 +36,7 @@ from ttf.rundir.verified_folders import (
     newest_first,
     path_of,
     problem_with,
-    remove_newer,
+    read_back,
     table_digest,
 )
 from ttf.text.shell import quoted
@@ -115,15 +115,13 @@ def save(folder: Path, snapshot: Snapshot) -> Path:
         )
         document = json_bytes({**manifest, "sha256": digest_of(manifest)})
         write_new(temp / CHECKPOINT, document, CHECKPOINT_AREA)
-    problem = problem_with(path, read_tables=False, from_disk=True)
+    problem = read_back(path)
     if problem:
-        _remove_unreadable(path)
         raise StorageError(
             f"ttf wrote the checkpoint {path} and read it again, and the content is different: "
             f"{problem}.",
             hint="Check the disk before you use it again. Older checkpoints are kept.",
         )
-    remove_newer(path)
     return path
 
 
@@ -137,14 +135,6 @@ def _table_named(folder: Path, key: str) -> dict[str, str]:
         raise storage_error(
             error, f"a checkpoint, because its candidate table {table} could not be read"
         ) from error
-
-
-def _remove_unreadable(path: Path) -> None:
-    # It was never relied on; if it stayed, every start would read and skip it.
-    try:
-        remove_at_once(path, path.parents[1], CHECKPOINT_AREA)
-    except OSError as error:
-        raise storage_error(error, str(path)) from error
 
 
 def load_newest(folder: Path, say: Callable[[str], None]) -> Snapshot:

@@ -23,7 +23,7 @@ from typing import Final
 from ttf.errors import StorageError
 from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait
 from ttf.rundir.flight_record import FlightRecorder
-from ttf.rundir.verified_folders import newest_step, prune, tables_in_use
+from ttf.rundir.verified_folders import newest_step, prune
 from ttf.text.shell import quoted
 from ttf.training import checkpoint
 from ttf.training.checkpoint import Snapshot
@@ -129,12 +129,11 @@ class Saver:
             )
             wait(pause, self._flight.beat)
 
-    def tables_in_use(self) -> set[str]:
-        """Candidate tables named by a checkpoint that is on disk or being written. The caller must
-        also keep the table in use now."""
-        job = self._job  # first: it may become one on disk meanwhile
-        on_its_way = {job.table} if job is not None else set()
-        return tables_in_use(self._folder) | on_its_way
+    @property
+    def table(self) -> str:
+        """The candidate table of the newest checkpoint that is written, or was; empty if it has
+        none. Ask for it before those on the disk: it may become one of them meanwhile."""
+        return "" if self._job is None else self._job.table
 
     def close(self) -> None:
         """Waits for a checkpoint that is being written, and ends the thread."""

@@ -28,11 +28,11 @@ from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.confined import read_json
+from ttf.rundir.confined import found_json, read_json
 from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
-from ttf.rundir.typed_json import read_typed
+from ttf.rundir.typed_json import typed
 from ttf.training.documents import Documents
 from ttf.training.evaluation import encode_split, evaluate
 from ttf.training.towers import TwoTower, load_model
@@ -95,7 +95,7 @@ def open_run(
 
 def _unfinished(folder: RunFolder) -> list[str]:
     """A note, if the model is not that of a finished run."""
-    facts = read_typed(folder.model / MODEL_CONFIG, folder.path, ModelFacts)
+    facts = typed(found_json(folder.model / MODEL_CONFIG, folder.path), ModelFacts)
     if "step" not in facts or RunRecord(folder.path).summary().get("status") == "finished":
         return []
     judged = "the best one so far" if facts.get("metrics") else "which was not evaluated yet"

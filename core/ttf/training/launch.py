@@ -23,13 +23,15 @@ from typing import TYPE_CHECKING
 from ttf.errors import ExitCode, Told
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
+from ttf.machine.processor import processor
 from ttf.process import child, lifeline, platform
 from ttf.process.collector import paused_for_imports
 from ttf.process.error_document import to_document
+from ttf.rundir.confined import found_json
 from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
-from ttf.rundir.typed_json import read_typed
+from ttf.rundir.typed_json import typed
 from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
 if TYPE_CHECKING:
@@ -88,15 +90,16 @@ def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary
 
 def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, link: Link) -> Summary:
     """Trains in this process; this process or its parent has claimed the folder."""
+    from ttf.config.resolve import flat
     from ttf.data.demo import with_demo
 
     with reporter:
         if request.resume:  # before any library reads them
-            before = read_typed(folder.manifest, folder.path, Manifest).get("numeric", {})
-            for note in numeric_variables.set_again(before):
+            before = typed(found_json(folder.manifest, folder.path), Manifest).get("numeric", {})
+            for note in numeric_variables.set_again(before, processor().instructions):
                 reporter.note(note)
         resolved = _configuration(request, folder, link)
-        link.configured(resolved.config)
+        link.tell({"configured": flat(resolved.config), "inputs": []})
         link.left_out, link.command = request.left_out, request.command
         opening = [f"Run folder: {folder.path}", *_surroundings(request, link)]
         policy = prepared_policy(resolved, opening.append)
@@ -139,9 +142,13 @@ def _configuration(request: TrainRequest, folder: RunFolder, link: Link) -> Reso
 
 
 def _resolved(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:
+    def tell_limits(config: RunConfig) -> None:
+        # The supervisor needs them before a plugin is imported, which may hang.
+        link.tell({"supervise": config.supervise.model_dump(mode="json")})
+
     if request.resume:
         return read_config(
-            folder, to_train=True, overlay=request.overlay, before_plugins=link.limits
+            folder, to_train=True, overlay=request.overlay, before_plugins=tell_limits
         )
     from ttf.config.resolve import resolve
 
@@ -152,7 +159,7 @@ def _resolved(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:
         request.flags,
         safe=request.safe,
         overlay=request.overlay,
-        before_plugins=link.limits,
+        before_plugins=tell_limits,
     )
 
 
@@ -166,13 +173,14 @@ def read_config(
     """A run's configuration; raises PluginUnavailable if a plugin that is needed now is missing."""
     from ttf.config.resolve import load_run_toml
     from ttf.host import plugins
+    from ttf.rundir.confined import found_json
     from ttf.rundir.documents import Manifest
-    from ttf.rundir.typed_json import read_typed
+    from ttf.rundir.typed_json import typed
 
     resolved = load_run_toml(folder.config, overlay=overlay)
     before_plugins(resolved.config)
     # Only for the message; a missing or damaged manifest raises where it is needed.
-    recorded = read_typed(folder.manifest, folder.path, Manifest).get("plugins", {})
+    recorded = typed(found_json(folder.manifest, folder.path), Manifest).get("plugins", {})
     for kind, name in _plugins_of(resolved.config, to_train=to_train):
         plugins.require(kind, name, recorded.get(f"{kind}.{name.rpartition(':')[2]}", ""))
     return resolved

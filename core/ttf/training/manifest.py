@@ -40,7 +40,7 @@ def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> Numeric:
     """What decides the bits of the weights, besides configuration, data and seed."""
     import torch
 
-    from ttf.machine.product_bits import ARITHMETIC, product_bits
+    from ttf.machine.gemm import ARITHMETIC, product_bits
 
     found = processor.processor()
     return {
@@ -52,7 +52,7 @@ def numeric_fingerprint(config: RunConfig, policy: DevicePolicy) -> Numeric:
         "plugins": _plugin_versions(config),
         "arithmetic": ARITHMETIC,
         "libraries": _numeric_libraries(config),
-        "instructions": numeric_variables.instructions(),
+        "instructions": found.instructions,
         "variables": numeric_variables.noted(),
         "bits": product_bits(policy.torch_device()),
         "processor": found.model or found.arch,

@@ -33,13 +33,14 @@ from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_report
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
+from ttf.rundir.confined import found_json
 from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import Incident
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_at_once, remove_leftovers
-from ttf.rundir.typed_json import read_typed
+from ttf.rundir.typed_json import typed
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
 from ttf.text.secrets import Secrets
 from ttf.training.checkpoint import Totals
@@ -275,7 +276,8 @@ class MinedNegatives:
     def _search(self, scratch: Path, num_queries: int) -> MiningReport:
         session = self._session
         documents = session.parts.documents
-        settings = self._settings
+        settings, budget = self._settings, session.config.memory.budget
+        assert isinstance(budget, int)
         session.reporter.stage(f"mine with {self.miner}", num_queries)
         job = MiningJob(
             bank=documents.reference(scratch),
@@ -283,7 +285,7 @@ class MinedNegatives:
             k=min(settings.k, documents.rows),
             miner=self.miner,
             options=settings.options_of(self.miner),
-            context=miner_context(session.config, session.policy.threads),
+            context=miner_context(session.config, session.policy.threads, budget),
             out=str(scratch / "found"),
             cache=str(cache_dir()) if documents.fixed else None,
         )
@@ -337,7 +339,9 @@ class MinedNegatives:
             return
         self._say(f"Incident {incident}, {finding.name}: {finding.explanation}")
         session.observers.ttf_incident(
-            incident=read_typed(folder.incidents / incident / INCIDENT, folder.path, Incident)
+            incident=typed(
+                found_json(folder.incidents / incident / INCIDENT, folder.path), Incident
+            )
         )
 
 

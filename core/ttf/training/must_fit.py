@@ -6,18 +6,15 @@ large (`ttf train --plan` predicts the whole), but one that is refused could not
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ttf.data.dataset import Dataset
 from ttf.errors import ConfigError
-from ttf.machine.memory.limits import Limit, limit_in_force
+from ttf.machine.memory.limits import Limit
 from ttf.text.numbers import size
 from ttf.training.auto_settings import Decided
 from ttf.training.plan import ENTRY_BYTES, FLOAT, OPTIMIZER_BYTES
-from ttf.training.schedule import window_of
 
 _ID_BYTES = 8
 
@@ -35,16 +32,13 @@ class Need:
 def refuse_what_cannot_fit(
     decided: Decided,
     data: Dataset,
-    folder: Path,
     *,
-    memory: Limit | None = None,
-    free_disk: int | None = None,
+    memory: Limit,
+    disk: Limit,
 ) -> None:
-    """Raises ConfigError. `folder` is the run's; limits are given in tests only."""
-    memory = limit_in_force() if memory is None else memory
+    """Raises ConfigError. `disk`: what is free where the run's folder lies."""
     _refuse("memory", list(_memory(decided, data)), memory)
-    free = shutil.disk_usage(folder).free if free_disk is None else free_disk
-    _refuse("disk space", list(_disk(decided, data)), Limit(free, f"free in {folder}"))
+    _refuse("disk space", list(_disk(decided, data)), disk)
 
 
 def _refuse(resource: str, needs: Sequence[Need], limit: Limit) -> None:
@@ -103,12 +97,9 @@ def _memory(decided: Decided, data: Dataset) -> Iterator[Need]:
 
 def _disk(decided: Decided, data: Dataset) -> Iterator[Need]:
     miner = decided.config.miner
-    first = window_of(0, decided.total_steps, decided.order, miner)
-    if not first.mined:
-        first = window_of(first.stop, decided.total_steps, decided.order, miner)
-    if not first.mined:
+    if not decided.mined_steps:
         return
-    queries = min(len(data.train), (first.stop - first.start) * decided.plan.samples)
+    queries = min(len(data.train), decided.mined_steps * decided.plan.samples)
     k = min(miner.k, data.bank.shape[0])
     yield Need(
         what="the table of mined candidates",

@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from torch import Tensor
+
 from ttf.contracts import EvalRecord, StepRecord
 from ttf.errors import NumericFailure, StorageError
 from ttf.machine.memory.allocator import give_back
@@ -25,10 +27,10 @@ from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
 from ttf.training.mined_negatives import MinedNegatives
-from ttf.training.model_keeper import ModelKeeper
 from ttf.training.schedule import check_gates
 from ttf.training.session import Session
 from ttf.training.supervisor_link import LeaveAsked
+from ttf.training.towers import save_model
 
 SYNC_METRICS_EVERY_S: Final = 30.0
 
@@ -88,7 +90,7 @@ class Recorder:
             mined=session.config.miner.negatives,
             record=metrics.write,
         )
-        self.keeper = ModelKeeper(session, state.selection)
+        self._kept_step: int | None = None  # Of the weights that this process wrote to `model/`.
         self._sampler = self._start_sampler()
         session.reporter.chosen_by(session.config.evaluate.metric)
 
@@ -128,7 +130,7 @@ class Recorder:
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
         self._state.selection.see(record, session.parts.model)
-        self.keeper.evaluated()
+        self._keep_evaluated_model()
         check_gates(session.config.gates, record, session.decided.order)
 
     def settled(self, step: int) -> None:
@@ -215,7 +217,7 @@ class Recorder:
         if not self._saver.busy and self._saver.save(self._snapshot(step)):
             self._saved_at = time.monotonic()
             self._saved_step = step
-            self.keeper.saved(step)
+            self._keep_saved_model(step)
         self._saving_s += time.perf_counter() - began
 
     def flush(self, step: int) -> None:
@@ -224,7 +226,7 @@ class Recorder:
         self._saved_step = step
         began = time.perf_counter()
         self._saver.flush(self._snapshot(step))
-        self.keeper.saved(step)
+        self._keep_saved_model(step)
         self._saving_s += time.perf_counter() - began
         self._report_saved()
 
@@ -245,9 +247,9 @@ class Recorder:
 
     def _prune_tables(self) -> None:
         # Tables that the disk does not let go stay until the next time.
-        in_use = self._saver.tables_in_use() | {self._mined.table_key}
+        kept = {self._saver.table, self._mined.table_key}
         try:
-            prune_tables(self._session.folder.candidates, in_use)
+            prune_tables(self._session.folder.path, kept)
         except StorageError as error:
             self._session.reporter.note(str(error))
 
@@ -256,6 +258,51 @@ class Recorder:
         sampler = self._sampler
         peak = self._flight.peak_bytes if sampler is None else sampler.peak_bytes
         totals.peak_bytes = max(totals.peak_bytes, peak)
+
+    # --- the model ------------------------------------------------------------------------
+
+    # `model/` holds the weights that the run would end with now, so that a run that never finishes
+    # leaves a model: those of the best evaluation, and those of the newest checkpoint until trained
+    # ones were evaluated.
+
+    def finish(self, step: int) -> None:
+        """Saves the last checkpoint, then the model that the run ends with. Raises StorageError."""
+        self.flush(step)
+        selection = self._state.selection
+        if selection.final_step != self._kept_step:
+            self._keep_model(selection.final_step, selection.final)
+
+    def _keep_evaluated_model(self) -> None:
+        selection = self._state.selection
+        if selection.last_step > 0 and selection.final_step != self._kept_step:
+            self._keep_model_if_possible(selection.final_step, selection.final)
+
+    def _keep_saved_model(self, step: int) -> None:
+        if step > 0 and self._state.selection.last_step <= 0:
+            self._keep_model_if_possible(step, {})
+
+    def _keep_model_if_possible(self, step: int, metrics: Mapping[str, float]) -> None:
+        # The disk decides about a run at its checkpoints, which are tried again for a while.
+        try:
+            self._keep_model(step, metrics)
+        except StorageError as error:
+            self._session.reporter.note(f"{error} ttf writes the file again later.")
+
+    def _keep_model(self, step: int, metrics: Mapping[str, float]) -> None:
+        session, selection = self._session, self._state.selection
+        self._flight.enter(Phase.CHECKPOINT)
+        now: Mapping[str, Tensor] = session.parts.model.state_dict()
+        best = selection.weights if selection.last_step > 0 else {}
+        save_model(
+            session.folder.model,
+            {name: best.get(name, tensor) for name, tensor in now.items()},
+            session.decided.specs.query,
+            session.decided.specs.doc,
+            session.config.loss,
+            step=step,
+            metrics=metrics,
+        )
+        self._kept_step = step
 
 
 def summary_facts(step: int, session: Session, state: RunState) -> Summary:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ttf.data.dataset import Dataset
-from ttf.data.first_look import look
-from ttf.training.auto_settings import Decided
+if TYPE_CHECKING:
+    from ttf.data.dataset import Dataset
+    from ttf.training.auto_settings import Decided
 
 _WORTH_SAYING: Final = 0.05  # Share of the training pairs that an epoch leaves out.
 
 
 def remarks(decided: Decided, data: Dataset) -> Iterator[str]:
-    """Everything to say before the first step. Raises BadData for vectors that cannot be trained
-    on."""
-    data.notes += look(data)
+    """Everything to say before the first step, after `ttf.data.first_look` has looked."""
     yield from data.notes
     yield from decided.notes
     yield from _left_out_of_an_epoch(decided, len(data.train))

@@ -92,6 +92,14 @@ def window_of(step: int, total: int, order: Order, miner: MinerConfig) -> Window
     return Window(start=start, stop=min(origin + (index + 1) * every, total), mined=True)
 
 
+def mined_steps(total: int, order: Order, miner: MinerConfig) -> int:
+    """The steps that share the first candidate table; 0 if nothing is mined."""
+    first = window_of(0, total, order, miner)
+    if not first.mined:
+        first = window_of(first.stop, total, order, miner)
+    return first.stop - first.start if first.mined else 0
+
+
 def num_refreshes(miner: MinerConfig, order: Order, total: int) -> int:
     return max(1, -(-total // _refresh_every(miner, order)))
 

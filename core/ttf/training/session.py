@@ -6,6 +6,7 @@ Everything that trains, mines, evaluates or records gets the one `Session`.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.data.dataset import Dataset
+from ttf.data.first_look import look
 from ttf.data.loader import DrawNegatives, Loader, StepReader
 from ttf.data.open_dataset import open_dataset
 from ttf.data.order import key
@@ -23,7 +25,7 @@ from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.observers import Observers
 from ttf.machine.memory.allocator import give_back
-from ttf.machine.memory.limits import budget_bytes as memory_budget
+from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget, limit_in_force
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.rundir.run_folder import RunFolder
@@ -35,7 +37,7 @@ from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.must_fit import refuse_what_cannot_fit
 from ttf.training.optimizer import make_optimizer
-from ttf.training.plan.facts import plan_of
+from ttf.training.plan import plan_of
 from ttf.training.remarks import remarks
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
@@ -127,8 +129,11 @@ def open_session(
         open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data,
     ):
         decided = decide(resolved, data, policy)
-        refuse_what_cannot_fit(decided, data, folder.path)
+        memory = limit_in_force()
+        disk = Limit(shutil.disk_usage(folder.path).free, f"free in {folder.path}")
+        refuse_what_cannot_fit(decided, data, memory=memory, disk=disk)
         link.flight.takes(decided.total_steps)
+        data.notes += look(data)
         notes = tuple(remarks(decided, data))
         yield Session(
             folder=folder,
@@ -140,7 +145,7 @@ def open_session(
             link=link,
             observers=plugins.observers(decided.config.observers, reporter.note),
             notes=notes,
-            predicted_bytes=plan_of(decided, data, policy).peak_anon_bytes,
+            predicted_bytes=plan_of(decided, data, policy, memory).peak_anon_bytes,
         )
 
 

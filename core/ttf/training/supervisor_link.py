@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ttf.host.at_work import PluginWork
 from ttf.process import conversation, lifeline
@@ -15,9 +15,6 @@ from ttf.process.signals import StopRequest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.request import Change, FromTrainer, History, ToTrainer, TrainRequest
 from ttf.rundir.typed_json import dataclass_from
-
-if TYPE_CHECKING:
-    from ttf.config.schema import RunConfig
 
 
 def _identity(fd: int) -> tuple[int, int] | None:
@@ -68,17 +65,6 @@ class Link:
 
     def tell(self, message: FromTrainer) -> None:
         """May be called from any thread."""
-
-    def limits(self, config: RunConfig) -> None:
-        """Reports what the supervisor needs before plugins are imported."""
-        self.tell({"supervise": config.supervise.model_dump(mode="json")})
-
-    def configured(self, config: RunConfig, inputs: Sequence[str] = ()) -> None:
-        """Reports the configuration: at the start, and again with every "auto" settled. `inputs`
-        are the files the run reads."""
-        from ttf.config.resolve import flat
-
-        self.tell({"configured": flat(config), "inputs": list(inputs)})
 
 
 class SupervisedLink(Link):

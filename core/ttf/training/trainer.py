@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ttf import loop
-from ttf.config.resolve import Resolved
+from ttf.config.resolve import Resolved, flat
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy
 from ttf.errors import (
@@ -26,15 +26,16 @@ from ttf.errors import (
     TtfError,
 )
 from ttf.process.signals import StopAsked
+from ttf.rundir.confined import found_json
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.documents import Incident, Summary
+from ttf.rundir.documents import MODEL_CONFIG, Incident, ModelFacts, Summary
 from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import Phase
-from ttf.rundir.incident_files import INCIDENT
+from ttf.rundir.incident_files import INCIDENT, list_incidents
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
-from ttf.rundir.typed_json import read_typed
+from ttf.rundir.typed_json import typed
 from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
 from ttf.training import manifest
@@ -74,7 +75,8 @@ def run(
         _write(session, partial(write_atomically, folder.config, configuration))
         given = session.config.data
         inputs = [uri for uri in (given.pairs, given.bank, given.context) if uri]
-        session.link.configured(session.config, inputs)
+        # Again, now with every "auto" settled.
+        session.link.tell({"configured": flat(session.config), "inputs": inputs})
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
         snapshot, differences = load_state(session) if resume else (None, [])
@@ -217,7 +219,7 @@ class Trainer:
         for number in history.incidents if history is not None else ():
             path = session.folder.incidents / number / INCIDENT
             if path.is_file():  # of a process that died: no observer has heard of it
-                incident = read_typed(path, session.folder.path, Incident)
+                incident = typed(found_json(path, session.folder.path), Incident)
                 observers.ttf_incident(incident=incident)
 
     def _train(self, recorder: Recorder) -> Ending:
@@ -255,8 +257,7 @@ class Trainer:
             )
             self._state.totals.notes["ended early"] = note
             self.session.reporter.note(note)
-        recorder.flush(self.loop.step)
-        recorder.keeper.finish()
+        recorder.finish(self.loop.step)
         return self._judged()
 
     def _judged(self) -> Ending:
@@ -301,9 +302,10 @@ class Trainer:
         link = session.link
         self._state.tick()
         summary = summarize(
-            folder,
             ending,
             summary_facts(self.loop.step, session, self._state),
+            typed(found_json(folder.model / MODEL_CONFIG, folder.path), ModelFacts),
+            list_incidents(folder.incidents),
             restarts=link.history.restarts if link.history is not None else 0,
             deviations=[c.deviation for c in link.overlay.values() if c.deviation],
         )

@@ -1,4 +1,4 @@
-"""`ttf.machine.product_bits`: digests that see which kernels a process computes with."""
+"""`ttf.machine.gemm`: digests that see which kernels a process computes with."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import sys
 import pytest
 import torch
 
+from ttf.machine.gemm import product_bits
 from ttf.machine.processor import processor
-from ttf.machine.product_bits import product_bits
 
 CODE = """
 import json, torch
 torch.set_num_threads(2)
 torch.set_float32_matmul_precision("medium")
-from ttf.machine.product_bits import product_bits
+from ttf.machine.gemm import product_bits
 print(json.dumps(product_bits(torch.device("cpu"))))
 """
 

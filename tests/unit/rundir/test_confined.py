@@ -14,7 +14,7 @@ import pytest
 
 from ttf.errors import ArtifactDamaged, EntryRefused
 from ttf.rundir import confined, removing
-from ttf.rundir.json_lines import raw_lines
+from ttf.rundir.confined import raw_lines
 
 Reader = Callable[[Path, Path], Any]
 READERS: dict[str, Reader] = {

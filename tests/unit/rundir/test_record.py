@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ttf.rundir.confined import found_json
 from ttf.rundir.documents import Summary, Work
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.run_record import RunRecord, Setting
-from ttf.rundir.typed_json import is_number, read_typed, typed
+from ttf.rundir.typed_json import is_number, typed
 
 
 @pytest.mark.parametrize(
@@ -71,9 +72,11 @@ def test_a_part_without_a_key_that_it_must_have_is_left_out() -> None:
 
 def test_a_file_that_cannot_be_read_is_an_empty_document(tmp_path: Path) -> None:
     said: list[str] = []
-    assert read_typed(tmp_path / "none.json", tmp_path, Summary, said.append) == {} and not said
+    assert (
+        typed(found_json(tmp_path / "none.json", tmp_path, said.append), Summary) == {} and not said
+    )
     (tmp_path / "torn.json").write_text('{"status": ')
-    assert read_typed(tmp_path / "torn.json", tmp_path, Summary, said.append) == {}
+    assert typed(found_json(tmp_path / "torn.json", tmp_path, said.append), Summary) == {}
     assert len(said) == 1 and said[0].startswith("torn.json could not be read")
 
 

@@ -299,10 +299,12 @@ def test_tables_of_a_checkpoint_on_its_way_are_in_use(root: Path) -> None:
     ):
         assert saver.save(snapshot(3))
         assert saver.busy
-        assert saver.tables_in_use() == {"table1"}
+        assert saver.table == "table1"
+        assert verified_folders.tables_in_use(root / "checkpoints") == set()
         go.set()
         settle(saver)
-        assert saver.tables_in_use() == {"table1"}
+        assert saver.table == "table1"
+        assert verified_folders.tables_in_use(root / "checkpoints") == {"table1"}
 
 
 def test_closing_lets_a_checkpoint_come_to_its_end(root: Path) -> None:

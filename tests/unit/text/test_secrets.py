@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.kit.secret_kinds import COMMAND, HIDDEN, OUTPUT, VARIABLES, WORDS
 
-from ttf.text import secret_patterns
+from ttf.text import secrets
 from ttf.text.secrets import Secrets, struck_out
 
 NOBODY = Secrets({}, ())
@@ -19,7 +19,7 @@ def left(text: str) -> list[str]:
 
 
 def test_examples_in_the_docstrings_are_true() -> None:
-    assert doctest.testmod(secret_patterns).failed == 0
+    assert doctest.testmod(secrets).failed == 0
 
 
 def test_there_are_forty_kinds_and_more() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,10 +26,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
 def check(data: Dataset, flags: dict[str, Any], **limits: Any) -> None:
     resolved = resolve(flags={"tower": "linear", "batch_size": 8, **flags})
     decided = decide(resolved, data, choose("cpu", {}, 1))
-    refuse_what_cannot_fit(decided, data, Path("/"), **limits)
+    refuse_what_cannot_fit(decided, data, **limits)
 
 
-MEMORY = {"memory": Limit(5 * 10**7, "physical memory"), "free_disk": 10**12}
+MEMORY = {"memory": Limit(5 * 10**7, "physical memory"), "disk": Limit(10**12, "free in /")}
 
 
 def refused(data: Dataset, flags: dict[str, Any], **limits: Any) -> str:
@@ -72,15 +70,9 @@ def test_what_needs_more_than_the_machine_has_is_refused_and_named(
 
 
 def test_a_table_of_candidates_that_the_disk_cannot_hold_is_refused(data: Dataset) -> None:
-    text = refused(data, {"miner.k": 100}, memory=MEMORY["memory"], free_disk=1000)
+    text = refused(data, {"miner.k": 100}, memory=MEMORY["memory"], disk=Limit(1000, "free in /"))
     assert "of disk space" in text and "Lower miner.k" in text
-    check(data, {"miner.negatives": 0}, memory=MEMORY["memory"], free_disk=1000)
-
-
-def test_this_machines_own_limits_are_used(data: Dataset, tmp_path: Path) -> None:
-    assert shutil.disk_usage(tmp_path).free > 0
-    with pytest.raises(ConfigError, match="of memory, but there are only"):
-        check(data, {"memory_bank": 2**31 - 1, "tower": "linear"}, memory=Limit(10**6, "test"))
+    check(data, {"miner.negatives": 0}, memory=MEMORY["memory"], disk=Limit(1000, "free in /"))
 
 
 def test_a_step_of_more_samples_than_pairs_is_refused_before_it_is_cut(data: Dataset) -> None:

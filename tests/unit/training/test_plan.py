@@ -237,10 +237,6 @@ def test_everything_fits_eighty_columns_and_no_word_is_cut(limit: Limit) -> None
     assert "gathered as bytes" in " ".join(found.text().split())
 
 
-def test_without_a_given_limit_the_one_in_force_counts() -> None:
-    assert make_plan(RunConfig(), FACTS, CHOICES).limit.bytes > 0
-
-
 def test_the_text_names_every_array_and_the_caps() -> None:
     text = plan(notes=("mps allows at most 4 micro-batches",)).text()
     assert "pairs.npz: X_train" in text and "35,904 x 100 x 768" in text

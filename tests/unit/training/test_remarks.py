@@ -11,6 +11,7 @@ from tests.kit.data_files import config
 from tests.kit.small_training import BANK, PAIRS, arrays
 
 from ttf.config.resolve import resolve
+from ttf.data.first_look import look
 from ttf.data.open_dataset import open_dataset
 from ttf.machine.devices import choose
 from ttf.training.auto_settings import decide
@@ -21,6 +22,7 @@ def said(folder: Path, data: dict[str, Any] | None = None, **flags: Any) -> str:
     resolved = resolve(flags={"miner.negatives": 0, **flags})
     with open_dataset(config(folder, data or arrays(), {"vectors": BANK})) as opened:
         decided = decide(resolved, opened, choose("cpu", {}, 1))
+        opened.notes += look(opened)
         return "\n".join(remarks(decided, opened))
 
 

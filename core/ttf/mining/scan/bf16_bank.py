@@ -22,15 +22,15 @@ from ttf.data.vectors import FLOATS, npy_header, seen_as_writable, to_float32
 from ttf.errors import ArtifactDamaged, BadData, EntryRefused, StorageError
 from ttf.mining.scan.error_bounds import Rounded, rounded
 from ttf.mining.scan.float32_rows import gather_float32, read_float32
-from ttf.rundir.durable import OpenFile, write_new
+from ttf.rundir.durable import OpenFile, write_manifest, write_new
 from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.verified_folders import (
+    MANIFEST,
     PRIVATE,
     folder_key,
     lock_folder,
     refuse_others,
     verified_manifest,
-    write_manifest,
 )
 from ttf.text.numbers import size
 
@@ -113,7 +113,7 @@ def _made(folder: Path, source: VectorSource, say: Say, progress: Progress | Non
     try:
         with folder_written_whole(folder, _AREA) as temp:
             hashes = _write(temp, source, progress)
-            write_manifest(temp, {"format": FORMAT}, hashes, _AREA)
+            write_manifest(temp / MANIFEST, {"format": FORMAT}, hashes, _AREA)
             temp.chmod(PRIVATE)
     except StorageError as error:
         say(f"{error} The bfloat16 copy of the bank was not saved. {error.hint}".rstrip())

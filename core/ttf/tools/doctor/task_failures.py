@@ -68,4 +68,4 @@ def _stderr_lines(text: str) -> list[str]:
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
     """The words on one line without control characters, at most `longest`."""
-    return terminal.one_line(" ".join(text.split()), longest)
+    return terminal.one_short_line(" ".join(text.split()), longest)

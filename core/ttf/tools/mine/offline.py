@@ -255,7 +255,8 @@ class _Attempt:
                 f"The bank has only {rows:,} rows, so the table has {rows:,} candidates per query "
                 f"instead of {miner.k:,}."
             )
-        context = miner_context(config, self.threads)
+        budget = memory_budget(config.memory.budget)
+        context = miner_context(config, self.threads, budget)
         k = min(miner.k, rows)
         work = Workload(rows=rows, dim=dim, queries=num_queries, k=k, refreshes=1)
         warning = above_budget(name, miner.options_of(name), work, context)

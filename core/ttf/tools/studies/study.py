@@ -35,11 +35,11 @@ from ttf.rundir.confined import (
     MOST_CONFIG_BYTES,
     names_in,
     parsed_json,
+    raw_lines,
     read_json,
     read_named,
     refuse_foreign,
 )
-from ttf.rundir.json_lines import raw_lines
 from ttf.rundir.removing import remove, remove_if_there
 from ttf.rundir.run_folder import note_pid, noted_pid
 from ttf.text.shell import quoted

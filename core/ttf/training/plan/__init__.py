@@ -10,6 +10,7 @@ from ttf.training.plan._predict import (
     OPTIMIZER_BYTES,
     auto_batch_size,
     make_plan,
+    plan_of,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "Plan",
     "auto_batch_size",
     "make_plan",
+    "plan_of",
 ]

@@ -1,16 +1,23 @@
-"""The arithmetic of a prediction: pure functions of configuration, data and choices."""
+"""The arithmetic of a prediction: functions of configuration, data and choices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget, limit_in_force
+from ttf.host import plugins
+from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
+from ttf.mining.choose import miner_context
 from ttf.text.numbers import size
-from ttf.training.plan._model import Choices, DataFacts, Item, Plan
+from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
+from ttf.training.remarks import remarks
+from ttf.training.schedule import num_evaluations, num_refreshes
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
+    from ttf.contracts import DevicePolicy, MinerCost, MinerTraits
+    from ttf.data.dataset import Dataset
+    from ttf.training.auto_settings import Decided
 
 FLOAT = 4
 MB = 10**6
@@ -64,10 +71,82 @@ def auto_batch_size(
     return size
 
 
-def make_plan(
-    config: RunConfig, facts: DataFacts, choices: Choices, limit: Limit | None = None
+def plan_of(
+    decided: Decided,
+    data: Dataset,
+    policy: DevicePolicy,
+    limit: Limit,
+    *,
+    arrays: tuple[ArrayFacts, ...] = (),
 ) -> Plan:
-    """Predicts a run; reads only the memory limit of this machine, if `limit` is None."""
+    """The plan of an open run. `limit`: of memory. `arrays` only describe the files."""
+    return make_plan(decided.config, _facts(data, arrays), _choices(decided, data, policy), limit)
+
+
+def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
+    config = decided.config
+    specs = decided.specs
+    bank = config.loss.memory_bank
+    assert isinstance(bank, int)
+    rounds = num_refreshes(config.miner, decided.order, decided.total_steps)
+    cost, traits = _miner_cost(decided, data, policy) if config.miner.negatives else (None, None)
+    return Choices(
+        query=specs.query.cost(),
+        doc=specs.doc.cost(),
+        doc_frozen=specs.doc.cost().parameters == 0,
+        batch=decided.plan,
+        total_steps=decided.total_steps,
+        device=policy.name,
+        threads=policy.threads,
+        precision=decided.precision.name,
+        memory_bank=bank,
+        miner=config.miner.name if config.miner.negatives else "",
+        miner_cost=cost,
+        miner_needs_torch=traits is not None and traits.needs_torch,
+        # An index of documents that change is built anew for each round.
+        miner_keeps_index=traits is not None
+        and traits.has_index
+        and specs.doc.cost().parameters == 0,
+        refreshes=rounds if config.miner.negatives else 0,
+        evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
+        patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
+        notes=tuple(remarks(decided, data)),
+    )
+
+
+def _miner_cost(
+    decided: Decided, data: Dataset, policy: DevicePolicy
+) -> tuple[MinerCost, MinerTraits]:
+    config = decided.config
+    factory = plugins.usable("miner", config.miner.name)
+    budget = config.memory.budget
+    assert isinstance(budget, int)
+    # `decide` has checked them.
+    options = factory.options_type(**config.miner.options_of(config.miner.name))
+    context = miner_context(config, policy.threads, budget)
+    queries = min(len(data.train), decided.total_steps * decided.plan.samples)
+    rows, dim = data.bank.shape
+    cost = factory.estimate(rows, dim, queries, config.miner.k, options, context)
+    return cost, factory.traits(options, context)
+
+
+def _facts(data: Dataset, arrays: tuple[ArrayFacts, ...]) -> DataFacts:
+    queries = data.train.queries
+    return DataFacts(
+        train_pairs=len(data.train),
+        val_pairs=len(data.val),
+        length=queries.length,
+        in_dim=queries.dim,
+        sequence=queries.sequence,
+        doc_dim=data.bank.shape[1],
+        bank_rows=data.bank.shape[0],
+        distinct_documents=data.distinct_documents,
+        arrays=arrays,
+    )
+
+
+def make_plan(config: RunConfig, facts: DataFacts, choices: Choices, limit: Limit) -> Plan:
+    """Predicts a run. `limit`: of memory."""
     rate = GFLOPS_PER_THREAD.get(choices.precision, GFLOPS_PER_THREAD["fp32"])
     flops_per_s = rate * 1e9 * choices.threads
     items = [
@@ -82,7 +161,7 @@ def make_plan(
         choices=choices,
         towers=(config.tower.query.name, config.tower.doc.name),
         items=tuple(items),
-        limit=limit if limit is not None else limit_in_force(),
+        limit=limit,
         gflops_per_thread=rate,
     )
 
