@@ -28,12 +28,13 @@ class Did:
     out: str
     err: str
     hung: bool
+    longest_s: float
 
     @property
     def problem(self) -> str:
         """What no command may do; empty if it did not."""
         if self.hung:
-            return f"no end after {LONGEST_S:.0f} s"
+            return f"no end after {self.longest_s:.0f} s"
         if self.code in (70, 5) or self.code < 0:
             return f"exit code {self.code}: {self.err[-600:]}"
         if "Traceback" in self.err:
@@ -55,8 +56,23 @@ class ForkedCommands:
             cwd=Path(__file__).parents[2],
         )
 
-    def run(self, words: list[str], folder: Path, environment: Mapping[str, str]) -> Did:
-        request = {"words": words, "folder": str(folder), "environment": dict(environment)}
+    def run(
+        self,
+        words: list[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        path: Path | None = None,
+        longest_s: float = LONGEST_S,
+    ) -> Did:
+        """`path`: a folder with plugins."""
+        request = {
+            "words": words,
+            "folder": str(folder),
+            "environment": dict(environment),
+            "path": [str(path)] if path else [],
+            "longest_s": longest_s,
+        }
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -89,7 +105,7 @@ def _did(request: dict[str, Any]) -> dict[str, Any]:
         child = os.fork()
         if not child:
             _be_the_command(request, out.fileno(), err.fileno())
-        hung, status, usage = _ended(child, began + LONGEST_S)
+        hung, status, usage = _ended(child, began + request["longest_s"])
         return {
             "code": os.waitstatus_to_exitcode(status),
             "seconds": time.monotonic() - began,
@@ -97,6 +113,7 @@ def _did(request: dict[str, Any]) -> dict[str, Any]:
             "out": _text(out),
             "err": _text(err),
             "hung": hung,
+            "longest_s": request["longest_s"],
         }
 
 
@@ -111,6 +128,7 @@ def _be_the_command(request: dict[str, Any], out: int, err: int) -> None:
         os.dup2(err, 2)
         os.chdir(request["folder"])
         os.environ.update(request["environment"])
+        sys.path[:0] = request["path"]
         code = cli.run(request["words"])
         sys.stdout.flush()
         sys.stderr.flush()

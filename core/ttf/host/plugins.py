@@ -66,7 +66,9 @@ def load(kind: Kind, name: str) -> Factory:
     hook = _HOOKS.get(kind, f"ttf_{kind}")
     try:
         factory = getattr(_hooks_of(info), hook)(name=info.name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise broken(info, "failed to load", error) from error
     if factory is None:
         raise PluginBroken(
@@ -178,7 +180,9 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
         ask = getattr(info.entry_point.load(), "availability", None)
         with at_work(info, "in availability() of", brief=True):
             state = ask() if callable(ask) else Availability(ok=True)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise broken(info, "failed to load", error) from error
     _require_available(info, state)
     return info, hooks

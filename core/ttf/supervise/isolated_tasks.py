@@ -22,6 +22,8 @@ from ttf.process.child import Child
 from ttf.process.conversation import Conversation, start_limit_s, wait
 
 AT_ONCE: Final = 2
+# A slow import computes or reads; one that does neither for so long waits for something.
+WAITS_S: Final = 6.0
 _WAKE_S: Final = 0.1
 
 

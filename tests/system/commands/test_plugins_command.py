@@ -64,6 +64,7 @@ def test_a_broken_plugin_is_listed_and_only_showing_it_fails(
     ("source", "kind"),
     [
         ("import os; os.abort()", "abort"),
+        ("import ctypes; ctypes.string_at(0)", "segfault"),
         ("import os; os._exit(0)", "vanished"),
         ("import os; os.closerange(3, 1024)", "unknown"),
         ("import threading; threading.Event().wait()", "hang"),

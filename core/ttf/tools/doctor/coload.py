@@ -13,7 +13,7 @@ from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
-from ttf.supervise.isolated_tasks import Ended, Task, run_all
+from ttf.supervise.isolated_tasks import WAITS_S, Ended, Task, run_all
 from ttf.tools.doctor import task_failures
 from ttf.tools.doctor.check import fail, ok, skip, warn
 from ttf.tools.doctor.context import Examination
@@ -49,6 +49,7 @@ def _run(exam: Examination, miners: list[str], first: str) -> list[Ended]:
             work="ttf.tools.doctor.tasks:coload",
             request={"miner": miner, "first": first, "options": options.get(miner)},
             deadline_s=DEADLINE_S,
+            idle_s=WAITS_S,
             process="miner",
         )
         for miner in miners

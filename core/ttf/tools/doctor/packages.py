@@ -11,7 +11,7 @@ from typing import Any, Final
 from ttf.hookspecs import Verdict
 from ttf.host import plugin_list, plugins as host
 from ttf.host.version import __version__
-from ttf.supervise.isolated_tasks import Ended, Task, run_all
+from ttf.supervise.isolated_tasks import WAITS_S, Ended, Task, run_all
 from ttf.tools.doctor import known_bad, task_failures
 from ttf.tools.doctor.check import fail, ok, warn
 from ttf.tools.doctor.context import Examination
@@ -207,7 +207,7 @@ def _loaded() -> tuple[dict[str, Mapping[str, Any]], list[tuple[host.PluginInfo,
 def _task(group: list[host.PluginInfo]) -> Task:
     plugins = [_choice(info).split(".", 1) for info in group]
     work = "ttf.tools.doctor.tasks:load_plugins"
-    return Task(work=work, request={"plugins": plugins}, deadline_s=_LOAD_S)
+    return Task(work=work, request={"plugins": plugins}, deadline_s=_LOAD_S, idle_s=WAITS_S)
 
 
 def _choice(info: host.PluginInfo) -> str:

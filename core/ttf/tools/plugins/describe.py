@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ttf.host.installed import PluginInfo
     from ttf.process.serve import Tell
 
-# A slow import computes or reads; one that does neither for so long waits for something.
-IDLE_S: Final = 6.0
 _DEADLINE_S: Final = 120.0
 
 
@@ -43,11 +41,11 @@ def describe(info: PluginInfo) -> Description:
     if info.ours:
         return _here(info)
     from ttf.process.error_document import from_document
-    from ttf.supervise.isolated_tasks import Task, run
+    from ttf.supervise.isolated_tasks import WAITS_S, Task, run
 
     request = {"kind": info.kind, "name": plugins.choice_of(info)}
     work = f"{__name__}:described"
-    ended = run(Task(work=work, request=request, deadline_s=_DEADLINE_S, idle_s=IDLE_S))
+    ended = run(Task(work=work, request=request, deadline_s=_DEADLINE_S, idle_s=WAITS_S))
     if ended.error is not None:
         raise from_document(ended.error)
     if ended.finding is not None:

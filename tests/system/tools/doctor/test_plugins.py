@@ -188,11 +188,10 @@ def test_plugins_of_one_distribution_beside_one_that_dies_are_looked_at(
         assert f"check.{letter} of ttf-three: loads" in found["evidence"]
 
 
-@wide
 def test_a_plugin_that_hangs_is_named(
     ask: Ask, odd_miner: OddMiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "_LOAD_S", 2.0)
+    monkeypatch.setattr(packages, "WAITS_S", 1.0)
     odd_miner(at_import=f"[{HANG} for _ in range(9)]")
     found = ask(check="plugins")
     assert (found["status"], found["exit_code"]) == ("fail", 6)

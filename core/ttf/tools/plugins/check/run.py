@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.installed import PluginInfo
-from ttf.supervise.isolated_tasks import Ended, Task, run
+from ttf.supervise.isolated_tasks import WAITS_S, Ended, Task, run
 from ttf.tools.doctor import task_failures
 
 Status = Literal["ok", "fail", "died", "skip"]
@@ -74,6 +74,7 @@ def _load(wanted: Wanted) -> Finding:
             work="ttf.tools.doctor.tasks:load_plugins",
             request=request,
             deadline_s=min(wanted.quiet_s, _LOADING_S),
+            idle_s=WAITS_S,
         )
     )
     what = (
