@@ -157,7 +157,6 @@ SETUPS: Final[dict[str, dict[str, Any]]] = {
     "a study of no arms": {"arms": []},
     "a study with another type": {"repeats": "many"},
     "a study with an absurd alpha": {"alpha": 1e300},
-    "a study that runs elsewhere": {"cwd": "/nowhere/at/all"},
 }
 
 
@@ -168,6 +167,9 @@ def _changed_study(values: dict[str, Any]) -> Callable[[Place], None]:
     return make
 
 
+hostile(
+    "a study that runs elsewhere", "ab --resume study", every=("report study", "ab --resume study")
+)(_changed_study({"cwd": "/nowhere/at/all"}))
 for _name, _values in SETUPS.items():
     hostile(_name, "report study", every=STUDY_COMMANDS[:2])(_changed_study(_values))
 

@@ -33,17 +33,21 @@ RUN_COMMANDS: Final = (
     "search run --queries pairs.npz -k 3",
     "mine run --out found.npz --isolation none",
     "resume run --in-process",
+    "runs list .",
+    "runs show run",
+    "runs diff run run",
     "config show run/run.toml",
     "train run/run.toml --plan",
     "train run/run.toml --out again --in-process",
 )
-STUDY_COMMANDS: Final = ("report study", "ab --resume study", "ab study/a.toml study/b.toml")
+STUDY_COMMANDS: Final = ("report study", "ab --resume study --budget 1ms")
 BISECT_COMMANDS: Final = ("bisect --resume study",)
 DATA_COMMANDS: Final = (
     "data inspect bad",
     "data verify bad",
     "data convert bad copy.npz",
-    "data subset bad --out part --rows 2",
+    "data subset bad part.npz --train 2",
+    "data subset pairs.npz part.npz --train 2 --bank bad --bank-out cut.npz",
     "train --pairs pairs.npz --bank bad --plan",
     "train --pairs bad --bank bank.npz --plan",
     "mine --queries bad --bank bank.npz --out found.npz --isolation none",
@@ -56,7 +60,7 @@ CACHE_COMMANDS: Final = (
     "mine --queries pairs.npz --bank bank.npz --miner hnswlib --out found.npz --isolation none",
     "search run --queries pairs.npz -k 3",
     "eval run",
-    "bench --help",
+    "cache list",
 )
 
 

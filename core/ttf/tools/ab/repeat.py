@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.errors import DataMissing
 from ttf.rundir.documents import FiledIncident, Summary
 from ttf.rundir.run_record import RunRecord
 from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
@@ -49,6 +51,12 @@ def run_folder_name(setup: ABSetup, arm: str, block: int) -> str:
 def start_repeat(
     setup: ABSetup, cell: Cell, study: Path, *, allow_remote: bool = True
 ) -> StartedRun | FinishedRun[Sample]:
+    if not (Path(setup.cwd).is_dir() and os.access(setup.cwd, os.X_OK)):
+        raise DataMissing(
+            f"The study in {study} was started in the folder {setup.cwd}, which does not exist here "
+            "or cannot be entered. Relative paths of its configurations start there.",
+            hint="Make this folder with the data in it, or start a new study.",
+        )
     folder = study / "runs" / run_folder_name(setup, cell.arm, cell.block)
     words = [*train_words(setup, cell), *([] if allow_remote else ["--no-remote"])]
     return StartedRun(words, folder, cwd=Path(setup.cwd))
