@@ -8,6 +8,7 @@ from chaos.campaign import Fault
 from chaos.faults import (
     crash_states,
     damage,
+    damaged_files,
     data_cut,
     disk_full,
     failpoints,
@@ -30,6 +31,7 @@ ALL: Final[tuple[Fault, ...]] = (
     strace.FAULT,
     crash_states.FAULT,
     damage.FAULT,
+    damaged_files.FAULT,
     disk_full.FAULT,
     memory_limit.FAULT,
     data_cut.FAULT,
