@@ -180,6 +180,13 @@ def convert(
         planned = {
             n: _as_wanted(stream_rows(store, n), dtype, source, n) for n in names if n not in texts
         }
+        for name, rows in planned.items():
+            if 0 in rows.shape[1:]:
+                shape = "x".join(map(str, rows.shape))
+                raise BadData(
+                    f"{source}: the array {name!r} has the shape {shape}: its rows hold no values.",
+                    hint="Choose the arrays to convert with --array NAME.",
+                )
         notes |= _write(target, to_storage, planned, texts, progress)
         store.check_unchanged()
     finally:

@@ -88,6 +88,10 @@ def deflated(folder: Path) -> None:
     np.savez_compressed(folder / "pairs.npz", **good_pairs())
 
 
+def no_values(folder: Path) -> None:
+    np.savez_compressed(folder / "flat.npz", vectors=np.zeros((40, 0), np.float32))
+
+
 def overwritten(folder: Path) -> None:
     """Bytes of an array's own header are gone: the zip is whole, the member is not."""
     buffer = io.BytesIO()
@@ -228,6 +232,8 @@ ROWS = [
     data("half a file", cut("pairs.npz", 0.5), "pairs.npz"),
     data("nearly a whole file", cut("bank.npz", 0.99), "bank.npz"),
     data("overwritten array header", overwritten, "bank.npz", "vectors"),
+    Row("compressed rows without values", no_values, ("data", "convert", "flat.npz", "copy.npz"), 3,
+        ("the array 'vectors' has the shape 40x0", "--array")),
     data("compressed file", deflated, "pairs.npz", "ttf data convert"),
     data("pickled objects", pairs(X_train=np.array([{"a": 1}] * TRAIN, dtype=object)),
          "pairs.npz", "X_train", "pickle"),
