@@ -156,7 +156,7 @@ def _carry_out(study: BisectStudy, limits: BisectLimits, as_json: bool) -> None:
 def _introduce(study: BisectStudy) -> None:
     setup = study.setup
     done = f"; {len(study.runs)} runs are already done" if study.runs else ""
-    say(f"Study in {study.folder}: runs of {setup.steps} steps, seeds from {setup.seed + 1}{done}.")
+    say(f"Study in {study.folder}: {setup.about}, seeds from {setup.seed + 1}{done}.")
     say(f"Ingredients that can be replaced: {', '.join(f.name for f in setup.factors) or 'none'}.")
     for name, reason in setup.passed.items():
         say(f"  not {name}: {reason}")

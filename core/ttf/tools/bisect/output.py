@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from ttf.errors import TtfError
 from ttf.text.shell import quoted
+from ttf.tools.bisect.experiment import BisectRun
 from ttf.tools.bisect.factors import Factor
 from ttf.tools.bisect.planner import BisectVerdict, Tally, sums
-from ttf.tools.bisect.runs import BisectRun, command_line, edits_for
 from ttf.tools.bisect.study import BisectStudy
 
 HEADER: Final = ("without", "runs", "crashes", "p", "result")
@@ -46,7 +46,7 @@ class Findings:
         """The settings that avoid the crash; empty if unknown."""
         if self.verdict.kind not in ("culprit", "pair"):
             return {}
-        return edits_for(self.study.setup, self.verdict.culprit, self.study.folder)
+        return self.study.setup.edits(self.verdict.culprit, self.study.folder)
 
     def smallest(self) -> tuple[BisectRun, str] | None:
         """The crash with the most taken out, and its command; the first if several are equal."""
@@ -55,10 +55,10 @@ class Findings:
             return None
         best = max(crashes, key=lambda o: (len(o.ablated), -o.run))
         try:
-            edits = edits_for(self.study.setup, best.ablated, self.study.folder)
+            edits = self.study.setup.edits(best.ablated, self.study.folder)
         except TtfError:  # the user's data is gone meanwhile
             return None
-        return best, command_line(self.study.setup, edits, best.seed)
+        return best, self.study.setup.again(edits, best.seed)
 
     def data_in_use(self) -> set[str]:
         """Folders of rewritten data that the advice or the smallest command needs."""
@@ -177,23 +177,20 @@ class Findings:
         )
 
     def _unexplained_sentence(self) -> str:
-        unseen = [n for n in ("storage", "data-subset") if n in self.study.setup.passed]
-        data = f"the data and its storage (not tried: {', '.join(unseen)}), " if unseen else ""
         return (
             "No ingredient explains the crash: the run also crashed without each of them "
             f"({_percent(self.verdict.confidence)} probability). The cause is something that all "
-            f"runs have in common: {data}the machine, the environment (check it with ttf doctor), "
-            "or a library."
+            f"runs have in common: {self.study.setup.unexplained()}."
         )
 
     def _healthy_sentence(self) -> str:
         runs, _ = self.baseline
         most = 1 - (1 - self.study.setup.confidence) ** (1 / max(1, runs))
         return (
-            f"There was no crash in {runs} runs of {self.study.setup.steps} steps, so there is no "
+            f"There was no crash in {runs} {self.study.setup.about}, so there is no "
             f"culprit. With {_percent(self.study.setup.confidence)} confidence, fewer than "
-            f"{_percent(most)} of such runs crash. If the crash comes later, use more steps: "
-            f"--steps {10 * self.study.setup.steps}."
+            f"{_percent(most)} of such runs crash. If the crash comes later, "
+            f"{self.study.setup.if_later()}."
         )
 
     def _unsure_sentence(self) -> str:
@@ -238,23 +235,12 @@ class Findings:
             what = f"without {out}" if out else "with all ingredients"
             yield f"Smallest command that crashed ({what})", smallest[1]
         if self.advice:
-            edits = " ".join(
-                f"--set {quoted(f'{k}={_setting(v)}')}" for k, v in self.advice.items()
-            )
-            user = " ".join(f"--set {quoted(text)}" for text in self.study.setup.sets)
-            line = f"ttf train {quoted(self.study.setup.toml)} {user} {edits}"
-            yield "Command that avoids the crash", " ".join(line.split())
+            yield "Command that avoids the crash", self.study.setup.avoiding(self.advice)
         if self.verdict.kind == "unsure":
             yield (
                 "To continue",
                 f"ttf bisect --resume {quoted(self.study.folder)} --max-runs 500",
             )
-
-
-def _setting(value: Any) -> str:
-    import json
-
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _percent(share: float) -> str:

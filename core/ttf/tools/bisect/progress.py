@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ttf.text.terminal import echo
+from ttf.tools.bisect.experiment import BisectRun, Trial
 from ttf.tools.bisect.planner import BisectVerdict, believed
-from ttf.tools.bisect.runs import BisectRun, Trial
 from ttf.tools.bisect.study import BisectStudy
 from ttf.tools.studies.carry_out import Watcher
 from ttf.tools.studies.one_run import FinishedRun

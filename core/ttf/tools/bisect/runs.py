@@ -14,20 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ttf.errors import TtfError
 from ttf.host.plugins import refuse_remote
 from ttf.rundir.confined import is_plain_name, names_in
 from ttf.rundir.incident_files import incident_folders, list_incidents, read_incident
+from ttf.text.shell import quoted
+from ttf.tools.bisect.experiment import BisectRun, Experiment, Trial
 from ttf.tools.bisect.factors import Factor, edits_of
 from ttf.tools.studies.child import ask
-from ttf.tools.studies.one_run import FinishedRun, Result, StartedRun, result_of, tidy
+from ttf.tools.studies.one_run import FinishedRun, StartedRun, result_of, tidy
 from ttf.tools.studies.study import SETTINGS
 
 LABEL_JOINT: Final = "+"  # between the ingredients in the name of a folder of changed data
-_MOST_FACTORS: Final = 32
-_MOST_SEED: Final = 1 << 62
 _REWRITE: Final = "ttf.tools.bisect.rewrite_data:rewrite_task"
 # The settings of a run, besides its edits, that change what the run does.
 _MATTERS: Final = frozenset(
@@ -44,8 +44,8 @@ _MATTERS: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class BisectSetup:
-    """What all runs of a study share; written to study.json and never changed."""
+class TrainExperiment(Experiment):
+    """A training run, with some edits of its configuration."""
 
     toml: str
     toml_sha256: str
@@ -62,16 +62,11 @@ class BisectSetup:
 
     @property
     def problem(self) -> str:
-        """Why this cannot be a setup; empty if it can. It may come from a study.json that this
-        program did not write, and ingredients become names of folders."""
+        # Ingredients become names of folders.
         names = [factor.name for factor in self.factors]
         if not all(is_plain_name(name) and LABEL_JOINT not in name for name in names):
             return "The name of an ingredient must be a valid name of a folder."
-        if len(set(names)) < len(names) or len(names) > _MOST_FACTORS:
-            return f"A study has at most {_MOST_FACTORS} ingredients of different names."
-        if not (0 < self.confidence < 1 and 0 < self.rarest <= 1 and 0 <= self.seed < _MOST_SEED):
-            return "The confidence, the rarest crash or the seed is out of range."
-        return ""
+        return super().problem
 
     @property
     def identity(self) -> object:
@@ -82,33 +77,43 @@ class BisectSetup:
     def configs(self) -> Mapping[str, str]:
         return {self.toml: self.toml_sha256}
 
-    def chosen(self, names: Sequence[str] | frozenset[str]) -> list[Factor]:
-        return [factor for factor in self.factors if factor.name in names]
+    # --- an experiment ---------------------------------------------------------------------------
+
+    def start(
+        self, trial: Trial, study: Path, *, allow_remote: bool
+    ) -> StartedRun | FinishedRun[BisectRun]:
+        return start_trial(self, trial, study, allow_remote=allow_remote)
+
+    def finish(
+        self, trial: Trial, run: StartedRun, before: Sequence[BisectRun]
+    ) -> FinishedRun[BisectRun]:
+        return finish_trial(trial, run)
+
+    @property
+    def about(self) -> str:
+        return f"runs of {self.steps} steps"
+
+    def edits(self, names: Sequence[str], study: Path) -> dict[str, Any]:
+        return edits_for(self, names, study)
+
+    def again(self, edits: Mapping[str, Any], seed: int) -> str:
+        return command_line(self, edits, seed)
+
+    def avoiding(self, advice: Mapping[str, Any]) -> str:
+        values = {k: v if isinstance(v, str) else json.dumps(v) for k, v in advice.items()}
+        texts = [*self.sets, *(f"{key}={value}" for key, value in values.items())]
+        return " ".join(["ttf train", quoted(self.toml), *(f"--set {quoted(t)}" for t in texts)])
+
+    def unexplained(self) -> str:
+        unseen = [name for name in ("storage", "data-subset") if name in self.passed]
+        data = f"the data and its storage (not tried: {', '.join(unseen)}), " if unseen else ""
+        return f"{data}the machine, the environment (check it with ttf doctor), or a library"
+
+    def if_later(self) -> str:
+        return f"use more steps: --steps {10 * self.steps}"
 
 
-class Trial(NamedTuple):
-    run: int
-    ablated: tuple[str, ...]
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class BisectRun:
-    """A finished run; a line of bisect.jsonl."""
-
-    run: int
-    ablated: tuple[str, ...]
-    seed: int
-    result: Result
-    classes: tuple[str, ...] = ()
-    where: str = ""
-    reason: str = ""
-    exit_code: int = 0
-    seconds: float = 0.0
-    error: Mapping[str, Any] | None = None
-
-
-def edits_for(setup: BisectSetup, names: Sequence[str], folder: Path) -> dict[str, Any]:
+def edits_for(setup: TrainExperiment, names: Sequence[str], folder: Path) -> dict[str, Any]:
     """The merged edits of these ingredients; writes changed data if one of them needs it."""
     chosen = setup.chosen(names)
     change: dict[str, Any] = {}
@@ -131,7 +136,7 @@ def _rewritten(request: str) -> dict[str, Any]:
     return dict(ask(_REWRITE, json.loads(request), to="copy the data"))
 
 
-def train_words(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> list[str]:
+def train_words(setup: TrainExperiment, edits: Mapping[str, Any], seed: int) -> list[str]:
     """The arguments of a run, without --out and --json."""
     out = ["train", setup.toml, "--steps", str(setup.steps), "--seed", str(seed), "--no-remedies"]
     texts = [*setup.sets, *(f"{k}={_toml(v)}" for k, v in {**setup.pins, **setup.short}.items())]
@@ -140,7 +145,7 @@ def train_words(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> list
     return out
 
 
-def command_line(setup: BisectSetup, edits: Mapping[str, Any], seed: int) -> str:
+def command_line(setup: TrainExperiment, edits: Mapping[str, Any], seed: int) -> str:
     """The shortest command for the same run: no value twice, none without effect."""
     edits = {**edits}
     if edits.get("miner.negatives") == 0:
@@ -162,7 +167,7 @@ def _toml(value: Any) -> str:
 
 
 def start_trial(
-    setup: BisectSetup, trial: Trial, study: Path, *, allow_remote: bool = True
+    setup: TrainExperiment, trial: Trial, study: Path, *, allow_remote: bool = True
 ) -> StartedRun | FinishedRun[BisectRun]:
     """A finished run if its data cannot be written."""
     began = time.monotonic()

@@ -11,21 +11,15 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from ttf.rundir.confined import names_in
 from ttf.rundir.removing import remove_if_possible
 from ttf.rundir.typed_json import dataclass_from
+from ttf.tools.bisect.experiment import BisectRun, Experiment, Trial
 from ttf.tools.bisect.factors import MOST_COPIED, DataFacts, Survey, factors_of
 from ttf.tools.bisect.planner import BisectPlan, BisectVerdict, believed, full_grid, judge
-from ttf.tools.bisect.runs import (
-    LABEL_JOINT,
-    BisectRun,
-    BisectSetup,
-    Trial,
-    finish_trial,
-    start_trial,
-)
+from ttf.tools.bisect.runs import LABEL_JOINT, TrainExperiment
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import Died, ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
@@ -53,7 +47,7 @@ class BisectRequest:
         return str(self.toml.absolute()), sha256_of(self.toml), self.sets, self.seed
 
 
-def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
+def prepare(request: BisectRequest, say: Callable[[str], None]) -> TrainExperiment:
     """Surveys configuration and data in a child process, and lists the ingredients."""
     toml = str(request.toml.absolute())
     task = {"toml": toml, "sets": list(request.sets)}
@@ -67,7 +61,7 @@ def prepare(request: BisectRequest, say: Callable[[str], None]) -> BisectSetup:
     factors, passed = factors_of(Survey(flat, DataFacts(**survey["facts"]), request.most_copied))
     passed |= {f.name: "--keep" for f in factors if f.name in request.leave_out}
     steps = min(request.steps or STEPS, survey["total_steps"] or STEPS)
-    return BisectSetup(
+    return TrainExperiment(
         toml=toml,
         toml_sha256=sha256_of(request.toml),
         sets=request.sets,
@@ -108,19 +102,19 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
 # --- the folder ----------------------------------------------------------------------------------
 
 
-class BisectStudy(Study[BisectSetup, BisectRun]):
+class BisectStudy(Study[Experiment, BisectRun]):
     COMMAND = "bisect"
     JOURNAL = "bisect.jsonl"
     RUN_NOUN = "run"
 
     def settings(self) -> dict[str, Any]:
-        return {"setup": asdict(self.setup)}
+        return {"setup": asdict(cast("TrainExperiment", self.setup))}
 
     @classmethod
     def restored(
         cls, folder: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     ) -> Self:
-        setup = dataclass_from(BisectSetup, settings["setup"])
+        setup = dataclass_from(TrainExperiment, settings["setup"])
         if setup.problem:
             raise ValueError(setup.problem)
         runs = [dataclass_from(BisectRun, line) for line in lines]
@@ -226,7 +220,7 @@ class _TrialPlanner(Planner[Trial, BisectRun]):
 
     def start(self, task: Trial) -> StartedRun | FinishedRun[BisectRun]:
         study = self.study
-        return start_trial(study.setup, task, study.folder, allow_remote=study.allow_remote)
+        return study.setup.start(task, study.folder, allow_remote=study.allow_remote)
 
     def finish(self, task: Trial, run: StartedRun) -> FinishedRun[BisectRun]:
-        return finish_trial(task, run)
+        return self.study.setup.finish(task, run, self.study.runs)

@@ -10,11 +10,10 @@ import pytest
 from tests.kit.planted_training import Place
 
 from ttf.errors import ConfigError
+from ttf.tools.bisect.experiment import BisectRun, Trial
 from ttf.tools.bisect.factors import Factor
 from ttf.tools.bisect.runs import (
-    BisectRun,
-    BisectSetup,
-    Trial,
+    TrainExperiment,
     command_line,
     finish_trial,
     start_trial,
@@ -25,7 +24,7 @@ from ttf.tools.studies.one_run import FinishedRun, StartedRun, error_of
 Run = Callable[..., FinishedRun[BisectRun]]
 
 
-def setup(toml: Path, *factors: Factor, **given: Any) -> BisectSetup:
+def setup(toml: Path, *factors: Factor, **given: Any) -> TrainExperiment:
     known: dict[str, Any] = {
         "toml": str(toml),
         "toml_sha256": "",
@@ -40,7 +39,7 @@ def setup(toml: Path, *factors: Factor, **given: Any) -> BisectSetup:
         "confidence": 0.95,
         "rarest": 0.2,
     }
-    return BisectSetup(**(known | given))
+    return TrainExperiment(**(known | given))
 
 
 def factor(name: str, edits: dict[str, Any]) -> Factor:
