@@ -6,6 +6,7 @@ from typing import Final
 
 from chaos.campaign import Fault
 from chaos.faults import (
+    command_bisect,
     crash_states,
     damage,
     damaged_files,
@@ -35,4 +36,5 @@ ALL: Final[tuple[Fault, ...]] = (
     disk_full.FAULT,
     memory_limit.FAULT,
     data_cut.FAULT,
+    command_bisect.FAULT,
 )

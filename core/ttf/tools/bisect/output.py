@@ -23,6 +23,7 @@ _MOST_PAIRS: Final = 3
 class Findings:
     study: BisectStudy
     verdict: BisectVerdict
+    bound: int | None = None  # no more runs than this were allowed
 
     # --- facts ----------------------------------------------------------------------------------
 
@@ -86,6 +87,7 @@ class Findings:
             "confidence": round(self.verdict.confidence, 4),
             "advice": self.advice,
             "runs_total": counted,
+            "most_runs": self.bound,
             "verdict": self.verdict.kind,
             "text": self.sentence(),
             "crash_rate": round(self.verdict.rate, 3),

@@ -109,6 +109,18 @@ def full_grid(plan: BisectPlan, tally: Tally) -> int:
     return _grid(plan, _Posterior(plan, tally).rate or plan.rarest)
 
 
+def most_runs(plan: BisectPlan) -> int | None:
+    """No study takes more counted runs; known before the first. None: no limit."""
+    if plan.most_of_grid is None:
+        return None
+    return max(plan.healthy_after, math.floor(_most(plan, plan.rarest)))
+
+
+def _most(plan: BisectPlan, rate: float) -> float:
+    assert plan.most_of_grid is not None
+    return max(_FEW_RUNS, plan.most_of_grid * _grid(plan, max(rate, plan.rarest)))
+
+
 def _grid(plan: BisectPlan, rate: float) -> int:
     return runs_to_see(rate, plan.confidence) * (1 + len(plan.ingredients))
 
@@ -129,10 +141,8 @@ def judge(plan: BisectPlan, tally: Tally) -> NextRun | BisectVerdict:
     wanted = study.missing_proof(leader) if sure else study.most_telling()
     if wanted is None:
         return study.verdict(sure=sure and study.proven(leader))
-    if plan.most_of_grid is not None:
-        most = max(_FEW_RUNS, plan.most_of_grid * _grid(plan, max(study.rate, plan.rarest)))
-        if runs + 1 > most:
-            return study.verdict(sure=False)
+    if plan.most_of_grid is not None and runs + 1 > _most(plan, study.rate):
+        return study.verdict(sure=False)
     return wanted
 
 
@@ -175,7 +185,9 @@ class _Posterior:
         self.order = in_order(self.plan)
         self.bits = {ingredient.name: 1 << i for i, ingredient in enumerate(self.order)}
         self.known = self._known()
-        self.barred = [self._mask(names) for names in self.plan.not_together]
+        # A set with a refused ingredient does not occur any more.
+        barred = [names for names in self.plan.not_together if names <= self.bits.keys()]
+        self.barred = [self._mask(names) for names in barred]
         self.runs, self.crashes = sums(self.tally)
         self.alive = self._posterior(self.known)
         if self.crashes and sum(h.weight for h in self.alive if len(h.who) == 1) < _NO_SINGLE:

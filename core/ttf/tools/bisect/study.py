@@ -11,21 +11,34 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from ttf.rundir.confined import names_in
 from ttf.rundir.removing import remove_if_possible
 from ttf.rundir.typed_json import dataclass_from
+from ttf.tools.bisect.command_runs import CommandExperiment
 from ttf.tools.bisect.experiment import BisectRun, Experiment, Trial
 from ttf.tools.bisect.factors import MOST_COPIED, DataFacts, Survey, factors_of
-from ttf.tools.bisect.planner import BisectPlan, BisectVerdict, believed, full_grid, judge
+from ttf.tools.bisect.planner import (
+    BisectPlan,
+    BisectVerdict,
+    believed,
+    full_grid,
+    judge,
+    most_runs,
+)
 from ttf.tools.bisect.runs import LABEL_JOINT, TrainExperiment
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import Died, ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.study import Study, sha256_of
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 STEPS: Final = 40
+# The keys of study.json, by the kind of the experiment.
+_TRAINING, _COMMAND = "setup", "command"
 _SURVEY: Final = "ttf.tools.bisect.survey:survey"
 
 
@@ -108,13 +121,18 @@ class BisectStudy(Study[Experiment, BisectRun]):
     RUN_NOUN = "run"
 
     def settings(self) -> dict[str, Any]:
-        return {"setup": asdict(cast("TrainExperiment", self.setup))}
+        kind = _COMMAND if isinstance(self.setup, CommandExperiment) else _TRAINING
+        return {kind: asdict(cast("DataclassInstance", self.setup))}
 
     @classmethod
     def restored(
         cls, folder: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     ) -> Self:
-        setup = dataclass_from(TrainExperiment, settings["setup"])
+        setup: Experiment
+        if _COMMAND in settings:
+            setup = dataclass_from(CommandExperiment, settings[_COMMAND])
+        else:
+            setup = dataclass_from(TrainExperiment, settings[_TRAINING])
         if setup.problem:
             raise ValueError(setup.problem)
         runs = [dataclass_from(BisectRun, line) for line in lines]
@@ -184,6 +202,20 @@ class BisectLimits(Limits):
     # None: no such limit
     max_runs: int | None = None
     most_of_grid: float | None = 0.4
+
+    @classmethod
+    def of(cls, study: BisectStudy, budget_s: float | None, max_runs: int | None) -> Self:
+        # A command has few ingredients: less than the whole grid would leave flaky ones unsure.
+        share = 1.0 if isinstance(study.setup, CommandExperiment) else 0.4
+        return cls(
+            budget_s=budget_s,
+            max_runs=max_runs,
+            most_of_grid=share if max_runs is None else None,
+        )
+
+    def most(self, study: BisectStudy) -> int | None:
+        """The counted runs that the study may take."""
+        return self.max_runs or most_runs(study.plan(self.most_of_grid))
 
 
 def carry_on(

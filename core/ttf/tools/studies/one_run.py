@@ -1,8 +1,9 @@
-"""One run of a study: a `ttf train` that ends with the study, and its result."""
+"""One run of a study: a `ttf` command that ends with the study, and its result."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,14 +73,18 @@ def error_of(error: Mapping[str, Any] | None, exit_code: int) -> Told:
 RunT = TypeVar("RunT")
 _LEAVE_S: Final = 6.0
 _LAST_WORDS: Final = 800
+_MOST_SAID: Final = 1 << 20
 
 
 class StartedRun(TtfCommand):
-    """A `ttf train` in its own process tree, writing to `folder`: `runs/NAME` of a study."""
+    """A `ttf train`, or a guarded command, in its own process tree; it writes to `folder`:
+    `runs/NAME` of a study."""
 
     exit_code: int
     wall_s: float
-    error: Mapping[str, Any] | None  # from --json; all three are set by `wait`
+    error: Mapping[str, Any] | None  # from --json; these are set by `wait`
+    words_said: str  # the end of what it printed
+    survived: bool = False  # it still worked after `limit_s`
 
     def __init__(
         self,
@@ -88,8 +93,11 @@ class StartedRun(TtfCommand):
         *,
         cwd: Path | None = None,
         began: float | None = None,
+        command: Sequence[str] = (),
+        limit_s: float | None = None,
     ) -> None:
-        """`words` exclude --out and --json. `began` (monotonic clock) includes preparations."""
+        """`words` exclude --out and --json. `began` (monotonic clock) includes preparations.
+        `command`: what they guard; its output is not JSON. It is ended after `limit_s`."""
         self.folder = folder.absolute()
         self._study = self.folder.parents[1]
         self.folder.parent.mkdir(exist_ok=True)
@@ -98,17 +106,28 @@ class StartedRun(TtfCommand):
             remove_if_there(left, self._study)
         self.started_at = time.time()
         self._began = time.monotonic() if began is None else began
-        super().__init__([*words, "--out", str(self.folder), "--json"], out, err, cwd=cwd)
+        self._limit_s, self._guarded = limit_s, bool(command)
+        tail = ["--", *command] if command else ["--json"]
+        super().__init__([*words, "--out", str(self.folder), *tail], out, err, cwd=cwd)
 
     @property
     def is_over(self) -> bool:
-        return self.process.poll() is not None
+        over = self.process.poll() is not None
+        if not over and self._limit_s is not None:
+            lasted_s = time.monotonic() - self._began
+            if lasted_s > self._limit_s and not self.survived:
+                self.survived = True
+                self.process.send_signal(signal.SIGTERM)
+            elif lasted_s > self._limit_s + _LEAVE_S:
+                self.end(0.0)
+        return over
 
     def wait(self) -> None:
         self.exit_code = self.process.wait()
         self.wall_s = time.monotonic() - self._began
         try:
-            self.error = self._document().get("error")
+            self.words_said = "".join(self._end_of(path) for path in (self.err, self.out))
+            self.error = None if self._guarded else self._document().get("error")
         finally:
             self.close()
 
@@ -125,9 +144,12 @@ class StartedRun(TtfCommand):
         try:
             found: dict[str, Any] = dict(read_json(self.out, self._study))
         except (ArtifactDamaged, TypeError, ValueError):
-            words, _ = end_of(self.err, self._study, _LAST_WORDS)
-            return {"error": {"message": words.decode(errors="replace")}}
+            return {"error": {"message": self._end_of(self.err, _LAST_WORDS)}}
         return found
+
+    def _end_of(self, path: Path, most: int = _MOST_SAID) -> str:
+        words, _ = end_of(path, self._study, most)
+        return words.decode(errors="replace")
 
 
 @dataclass(frozen=True, kw_only=True)
