@@ -28,8 +28,8 @@ KINDS: Final = (
 """Operations, and what happens to one of them."""
 _COUNT: Final = """
 import sys
+from tests.kit.recorded_disk import recorded
 from ttf import cli
-from ttf.rundir import durable
 with recorded() as operations:
     code = cli.run(sys.argv[1:])
 print(code, *(operation.name for operation in operations), sep="\\n")
