@@ -6,6 +6,7 @@ the child's process id, then its wait status.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -24,6 +25,7 @@ from ttf.rundir.failpoints import Failpoint
 
 def main() -> None:
     torch.set_num_threads(1)  # forked below: no OpenMP thread may exist before
+    gc.freeze()  # else the first collection of each child copies all that torch brought
     for line in sys.stdin:
         request = json.loads(line)
         gate, opener = os.pipe()

@@ -18,6 +18,8 @@ CHAOS = os.environ.get("TTF_CHAOS") == "1"
 STEPS = 8 if CHAOS else 4
 BEGUN = 2
 """Steps whose checkpoints are there before the disturbance."""
+TURN = {"enospc": 0, "eio": 1}
+"""Errors of the disk take turns: they go the same way, and differ in their words."""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,8 @@ def test_a_fault_at_any_operation_costs_no_acknowledged_checkpoint(
 ) -> None:
     for number, name in enumerate(names, 1):
         if fault == "short" and not name.endswith(".write"):
+            continue
+        if number % 2 == TURN.get(fault) and not CHAOS:
             continue
         root = ram / f"run{number}"
         shutil.copytree(begun, root)
