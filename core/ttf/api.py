@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
@@ -282,25 +282,24 @@ def run(
 
     `own_process`: this process exists only for the run, and adopts its orphaned child processes.
     """
-    from dataclasses import replace
-
     from ttf.rundir.request import hides_faults
 
     request = replace(request, left_out=hides_faults(), command=tuple(sys.argv))
     try:
-        with folder:
-            try:
-                if supervised:
-                    from ttf.supervise.supervisor import supervise
+        folder.claim()
+        try:
+            if supervised:
+                from ttf.supervise.supervisor import supervise
 
-                    summary = supervise(request, folder, own_process=own_process)
-                else:
-                    summary = _here(request)
-            finally:  # every end of a run passes here, also those without a trainer
-                _write_report(folder)
+                summary = supervise(request, folder, own_process=own_process)
+            else:
+                summary = _here(request)
+        finally:  # every end of a run passes here, also those without a trainer
+            _write_report(folder)
     except (Stopped, GateNotMet) as error:
         if not folder.config.exists():  # it ended before there was a run to continue
-            folder.abandon()
+            if not request.resume:
+                folder.abandon()
             raise
         summary = folder.read_summary()
         error.details = {"run_dir": str(folder.path), "summary": summary}

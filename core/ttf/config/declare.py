@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ttf.contracts import Kind
-from ttf.text.numbers import parse_duration
+from ttf.text.numbers import seconds
 
 # The largest values. What a run can hold also depends on its data and its machine; `training.
 # must_fit` checks that. These only have to be larger than any real run and small enough for
@@ -71,12 +71,8 @@ Share = Annotated[float, within(0, 1)]
 ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
-def _seconds(value: Any) -> Any:
-    return parse_duration(value) if isinstance(value, str) else value
-
-
 # Seconds, or text as in options: "90s".
-_AS_TEXT: Final = (BeforeValidator(_seconds), Field(json_schema_extra={DURATION_MARK: True}))
+_AS_TEXT: Final = (BeforeValidator(seconds), Field(json_schema_extra={DURATION_MARK: True}))
 # A limit below a second ends healthy work: processes show a sign of life once a second.
 Timeout = Annotated[float, within(1, LONGEST_S), *_AS_TEXT]
 Pause = Annotated[float, Field(gt=0, le=LONGEST_S), *_AS_TEXT]

@@ -1,4 +1,7 @@
-"""Configuration as TOML: reading it with line numbers, writing it with the origin of every value.
+"""Configuration as TOML: parsing it with line numbers, writing it with the origin of every value.
+
+A configuration is a page or two. The limits are far above that; they keep a text that is something
+else, or was made to harm, from taking minutes or gigabytes.
 
 `run.toml` in a run's folder is what `dump` writes; `resolve.load_run_toml` reads it back, origins
 included.
@@ -15,14 +18,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ttf.config import toml_text
-from ttf.config.toml_text import Keys
+from ttf.config.values import DEEPEST
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
     from ttf.config.resolve import Resolved
 
+Keys = tuple[str, ...]
+
 COMMENT = "  # "
+MOST_VALUES: Final = 2000
+_LONGEST_LINE: Final = 2000
+
+# Strings and comments; a string that never ends lasts until the end, so that one pass is enough.
+_OPAQUE = re.compile(
+    r'"""(?:\\.|[^\\])*?(?:"""|\Z)|'
+    r"'''.*?(?:'''|\Z)|"
+    r'"(?:\\.|[^"\\\n])*"?|'
+    r"'[^'\n]*'?|#[^\n]*",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}")
+_LONG_NUMBER = re.compile(r"[0-9_]{1000}")
+_HEADER = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +62,11 @@ class Document:
         return f"{self.name}:{min(below)}" if below else self.name
 
 
-def read(path: Path) -> Document:
-    """Raises ConfigError with line and column if the text is not TOML, or is beyond its limits."""
-    text = toml_text.text_of(path)
+def read(text: str, path: Path) -> Document:
+    """`text` is that of `path`. Raises ConfigError with line and column if it is not TOML, or is
+    beyond its limits."""
     try:
-        values = toml_text.parse(text)
+        values = parse(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}.",
@@ -60,7 +80,66 @@ def read(path: Path) -> Document:
             f"{path} is not a configuration: {error}.",
             hint="For a configuration with every key, see: ttf config show",
         ) from error
-    return Document(name=path.name, values=values, lines=toml_text.key_lines(text))
+    return Document(name=path.name, values=values, lines=key_lines(text))
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Raises ValueError (TOMLDecodeError is one) if this is no TOML, or TOML beyond the limits."""
+    _refuse_excess(text)
+    return tomllib.loads(text)
+
+
+def _refuse_excess(text: str) -> None:
+    bare = _OPAQUE.sub("s", text)
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", bare):
+        depth += 1 if bracket in "[{" else -1
+        if depth > DEEPEST:
+            raise ValueError(f"lists and tables are nested more than {DEEPEST} deep")
+    if _LONG_KEY.search(bare):
+        raise ValueError(f"a key has more than {DEEPEST} parts")
+    if _LONG_NUMBER.search(bare):
+        raise ValueError("a number has 1,000 digits or more")
+    if sum(map(bare.count, "=,[")) > MOST_VALUES:
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+def key_lines(text: str) -> dict[Keys, int]:
+    """The line of every key; at worst, text in a multi-line string loses a line number."""
+    found: dict[Keys, int] = {}
+    table: Keys = ()
+    counts: dict[Keys, int] = {}
+    quote = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        inside, quote = bool(quote), _open_quote(line, quote)
+        if inside or len(line) > _LONGEST_LINE:
+            continue
+        if (key := _KEY.match(line)) is not None:
+            found.setdefault(table + _split(key[1]), number)
+        elif (header := _HEADER.match(line)) is not None:
+            table = _split(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, str(counts[table]))
+            found.setdefault(table, number)
+    return found
+
+
+def _open_quote(line: str, quote: str) -> str:
+    """The multi-line quote that is open after `line`, given the one open before it."""
+    for mark in re.findall(r'"""|\'\'\'', line):
+        if not quote:
+            quote = mark
+        elif quote == mark:
+            quote = ""
+    return quote
+
+
+def _split(dotted: str) -> Keys:
+    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
 # --- writing ---------------------------------------------------------------------------------

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ttf.contracts import MinerContext
 from ttf.data.sources import VectorRef
-from ttf.rundir.durable import write_json
 
 Isolation = Literal["process", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexRecord:
-    """The index that a run searched, and its origin; JSON in the run's `index/index.json`."""
+    """The index that a run searched, and its origin; JSON in the run's `index/index.json`. The
+    index itself stays in the cache."""
 
     key: str
     origin: Literal["built", "reused"]
@@ -24,11 +23,6 @@ class IndexRecord:
     size_bytes: int
     sha256: Mapping[str, str]
     made_from: Mapping[str, Any]
-
-    def write(self, run_index: Path) -> None:
-        # The index itself stays in the cache.
-        run_index.mkdir(parents=True, exist_ok=True)
-        write_json(run_index / "index.json", asdict(self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from ttf.process import serve
 from ttf.process.child import WORKER, Child
 from ttf.process.conversation import Conversation, NoAnswer
 from ttf.rundir.confined import write_inside
-from ttf.rundir.removing import remove
+from ttf.rundir.removing import remove_if_there
 
 if TYPE_CHECKING:
     from ttf.mining.worker_main import Searcher
@@ -99,7 +99,8 @@ class Worker:
 
     def end(self) -> int:
         """Kills it and its child processes; returns its return code. Its output stays readable."""
-        code, _ = self._conversation.finish(grace_s=0.0)
+        code = self._child.end(0.0)
+        self._conversation.take()
         return code
 
     def close(self) -> None:
@@ -368,7 +369,7 @@ def _remove_if_empty(logs: Path | None) -> None:
     """Removes the file of stacks."""
     with contextlib.suppress(OSError):  # an empty file may stay
         if logs is not None and not (logs / _STACKS).stat().st_size:
-            remove(logs / _STACKS, logs)
+            remove_if_there(logs / _STACKS, logs)
 
 
 class _ProgressRaised(Exception):

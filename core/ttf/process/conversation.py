@@ -41,6 +41,7 @@ _STACKS_LOOKS: Final = 5
 # Time for a child to become ready: it imports libraries, perhaps from an uncached disk or on a busy
 # machine. Deadlines of requests start after that.
 START_S: Final = 300.0
+GRACE_S: Final = 5.0  # of a child that was asked to end
 # What a child reports while it starts, in this order: its handlers for stack dumps are installed;
 # it is ready to work.
 STAGES: Final = ("handlers", "ready")
@@ -185,15 +186,6 @@ class Conversation:
         if not answered and (self.closed or (gone and not messages)):
             raise NoAnswer("", "")
         return answered
-
-    def finish(self, grace_s: float = 5.0) -> tuple[int, list[dict[str, Any]]]:
-        """Ends the child and its descendants; returns its return code and the messages it left.
-
-        Reads the pipes once and does not wait for their end: a process that escaped the kill may
-        hold them open.
-        """
-        code = self.child.end(grace_s)
-        return code, self.take()
 
     def dump_stacks(self, file: Path | None) -> None:
         """Makes the child write its stacks to `file`, or to stderr.

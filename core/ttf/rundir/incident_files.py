@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -12,20 +13,16 @@ from ttf.rundir.typed_json import typed
 
 INCIDENT: Final = "incident.json"
 APPLIED: Final = "applied.json"
-_MOST_DIGITS: Final = 10
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 def incident_folders(incidents: Path) -> list[Path]:
     """In order. `incidents` is the folder of that name in a run, a guard's or a study's folder."""
     try:
-        numbered = [name for name in names_in(incidents, incidents.parent) if _is_number(name)]
+        numbered = filter(_NUMBER.fullmatch, names_in(incidents, incidents.parent))
     except (OSError, EntryRefused):
         return []
     return [incidents / name for name in sorted(numbered, key=int)]
-
-
-def _is_number(name: str) -> bool:
-    return name.isdecimal() and name.isascii() and len(name) < _MOST_DIGITS
 
 
 def read_incident(folder: Path) -> FiledIncident:

@@ -179,9 +179,13 @@ class RunFolder:
                 hint="Use that version: pip install --upgrade twotower",
             )
 
-    def __enter__(self) -> Self:
+    def claim(self) -> Self:
+        """Locks the folder until `close`; may be nested, see `with`."""
         self._acquire()
         return self
+
+    def __enter__(self) -> Self:
+        return self.claim()
 
     def __exit__(self, *_: object) -> None:
         self._release()

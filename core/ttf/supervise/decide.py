@@ -37,7 +37,6 @@ from dataclasses import replace
 from typing import assert_never
 
 from ttf.rundir.request import Change, History
-from ttf.supervise.checkpoint_interval import after_checkpoint
 from ttf.supervise.events import (
     Action,
     AskToStop,
@@ -63,7 +62,7 @@ from ttf.supervise.events import (
 )
 from ttf.supervise.hang_deadlines import after_beat, next_deadline, suspended
 from ttf.supervise.memory_pressure import after_pressure
-from ttf.supervise.restart_rules import Decision, after_death, over
+from ttf.supervise.restart_rules import Decision, after_checkpoint, after_death, over
 from ttf.supervise.state import Hang, State, Stopping, Trainer
 
 __all__ = ["State", "decide", "initial", "wake_at"]

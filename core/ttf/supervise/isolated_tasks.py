@@ -19,7 +19,7 @@ from ttf.incidents.gather import Witness
 from ttf.process import serve
 from ttf.process.activity import bytes_moved, ticks
 from ttf.process.child import Child
-from ttf.process.conversation import Conversation, start_limit_s, wait
+from ttf.process.conversation import GRACE_S, Conversation, start_limit_s, wait
 
 AT_ONCE: Final = 2
 # A slow import computes or reads; one that does neither for so long waits for something.
@@ -142,7 +142,8 @@ class _Running:
         return now - self._done_at
 
     def finish(self) -> Ended:
-        code, messages = self.conversation.finish()
+        code = self.conversation.child.end(GRACE_S)
+        messages = self.conversation.take()
         self._receive(messages)
         answer, error = self._last("answer"), self._last("error")
         raw = self.conversation.stderr.data()

@@ -19,7 +19,7 @@ from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import remedies_for
 from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
-from ttf.process.conversation import Conversation, wait
+from ttf.process.conversation import GRACE_S, Conversation, wait
 from ttf.process.signals import Signals
 from ttf.rundir.confined import append_inside
 from ttf.rundir.flight_record import Flight, FlightReader
@@ -207,8 +207,9 @@ class RunningTrainer:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
         code."""
         self.witness.look_last()
-        code, messages = self._conversation.finish()
-        for _ in self._parsed(messages):
+        code = self.child.end(GRACE_S)
+        # Once: a process that escaped the kill may hold the pipes open.
+        for _ in self._parsed(self._conversation.take()):
             pass  # only the final record still matters
         self._write_stderr()
         return code

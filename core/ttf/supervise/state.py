@@ -102,6 +102,6 @@ class State:
     best_checkpoint: int = -1  # highest step of an intact checkpoint at any death
     lives: tuple[Life, ...] = ()  # of the last trainers that died
     save_cost_s: float = 0.0  # of the newest checkpoint; 0: none was made yet
-    save_every: int = 0  # as the trainer was told, see `checkpoint_interval.py`
+    save_every: int = 0  # as the trainer was told, see `restart_rules.py`
     paces: Mapping[str, Pace] = field(default_factory=dict)
     longest_save_s: float = 0.0

@@ -110,6 +110,11 @@ def parse_duration(value: str) -> float:
     return float(match[1]) * _SECONDS[match[2] or "s"]
 
 
+def seconds(value: Any) -> Any:
+    """The seconds of text as people write it; other values unchanged."""
+    return parse_duration(value) if isinstance(value, str) else value
+
+
 _UNITS: Final = {
     "": 1,
     "b": 1,

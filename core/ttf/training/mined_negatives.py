@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from ttf.rundir.cache import cache_dir
 from ttf.rundir.confined import found_json
 from ttf.rundir.disk_retry import StorageRetry
 from ttf.rundir.documents import Incident
+from ttf.rundir.durable import write_json
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
@@ -309,7 +310,9 @@ class MinedNegatives:
         self._round.search_s = report.search_s
         self._round.certificate_rate = report.certificate_rate
         if report.index is not None:
-            report.index.write(self._session.folder.index)
+            folder = self._session.folder.index
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / "index.json", asdict(report.index))
 
     def _note_miner(self, miner: str) -> None:
         # The miner that answered stays in use, also after a restart.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.kit.supervision_story import HALVE, Run, spawn
 
-from ttf.supervise.checkpoint_interval import young
 from ttf.supervise.events import Checkpointed, GiveUp, Life, SaveEvery
+from ttf.supervise.restart_rules import young
 
 
 @dataclass(kw_only=True)

@@ -94,8 +94,9 @@ def check_run_toml(checks: Sequence[Check], wanted: Sequence[str], run_toml: Pat
     """Raises ConfigError before any check runs: the user should not wait for it."""
     if run_toml is not None:
         from ttf.config import toml
+        from ttf.config.resolve import text_of
 
-        toml.read(run_toml)
+        toml.read(text_of(run_toml), run_toml)
     elif wanted:
         missing = [check.id for check in checks if check.of_run]
         if missing:
