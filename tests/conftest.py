@@ -83,6 +83,7 @@ _LONG = (
     "tests/system/tools/ab/test_command.py",
     "tests/system/packages",
     "tests/system/supervise",
+    "tests/system/rundir/test_failpoints.py",
     "tests/system/tools/doctor/test_whole.py",
 )
 """Where the longest tests are, the longest first."""
