@@ -14,6 +14,7 @@ from chaos.faults import (
     disk_full,
     failpoints,
     hangs,
+    launchers,
     memory_limit,
     miner_death,
     stops,
@@ -37,4 +38,5 @@ ALL: Final[tuple[Fault, ...]] = (
     memory_limit.FAULT,
     data_cut.FAULT,
     command_bisect.FAULT,
+    launchers.FAULT,
 )

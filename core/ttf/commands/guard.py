@@ -23,19 +23,20 @@ Examples:
   ttf guard -- python train.py --epochs 10         explain a crash
   ttf guard --restarts 3 -- python train.py        also restart, at most three times
   ttf guard --until-success -- ./train.sh          restart until the exit code is 0
+  ttf guard -- bash launch.sh 2>&1 | tee run.log   also sees what dies below launch.sh
   ttf guard --memory-limit 12G -- python train.py  end the command before the machine swaps
   ttf guard --hang-timeout 10m --out watch -- torchrun train.py
 
 \b
 The command runs as usual: ttf guard does not touch standard input and output, passes on standard
 error unchanged and at once (on a terminal, through a terminal), and passes on signals. In Python
-processes, faulthandler is enabled. Messages of ttf guard go to standard error and begin with
-"ttf guard:".
+processes, faulthandler is enabled and output is not buffered. Messages of ttf guard go to standard
+error and begin with "ttf guard:".
 
 \b
 Files: DIR/summary.json (status, exit_code, command, restarts, incidents, wall_s,
-peak_anon_mb), DIR/incidents/NNN/ (incident.md, incident.json, stacks, end of stderr, memory),
-memory.jsonl, stderr.txt, environment.json. There is no --json, because standard output belongs to
+peak_anon_mb, hidden), DIR/incidents/NNN/ (incident.md, incident.json, stacks, end of stderr and
+stdout, memory), memory.jsonl, stderr.txt, environment.json. There is no --json, because standard output belongs to
 the command; scripts read DIR/summary.json.
 
 \b
@@ -77,6 +78,18 @@ Exit code: that of the command; 128 + signal after a signal; 127 not found; 126 
     type=options.duration(1),
     help="Save the stacks and end the command if it and its child processes read and write nothing "
     "for this time, e.g. 10m. It must be longer than the longest computation. [default: never]",
+)
+@options.path(
+    "--log",
+    metavar="FILE",
+    help="The file that the command writes its output to, for the last words in an incident. Needed "
+    "only if ttf guard cannot find it: behind a pipe to a program on another machine, for example.",
+)
+@click.option(
+    "--buffered",
+    is_flag=True,
+    help="Leave the buffers of Python processes alone. By default they print at once "
+    "(PYTHONUNBUFFERED=1), because a crash takes the lines that wait in a buffer.",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(**given: Any) -> int:

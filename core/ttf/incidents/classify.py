@@ -18,6 +18,8 @@ from ttf.text.numbers import size
 from ttf.text.terminal import one_short_line
 
 _LONGEST: Final = 300
+# Classes of an end without a message.
+_SAYS_NO_CAUSE: Final = ("unknown", "abort")
 _LONGEST_ERROR: Final = 1000
 _NAMES: Final = {
     "trainer": "the trainer",
@@ -64,15 +66,25 @@ def classify(death: Death) -> Finding:
 
 
 def first_match(facts: DeathFacts) -> tuple[Rule, Match]:
+    found = _first(facts)
+    if found[0].name in _SAYS_NO_CAUSE and found[1].area is None and facts.death.stdout:
+        # Words on standard output are weaker: they count only where nothing else names a cause.
+        told = _first(facts, on_stdout=True)
+        if told[1].area == "stdout":
+            return told
+    return found
+
+
+def _first(facts: DeathFacts, *, on_stdout: bool = False) -> tuple[Rule, Match]:
     for rule in RULES:
-        match = matches(rule.when, facts)
+        match = matches(rule.when, facts, on_stdout=on_stdout)
         if match is not None:
             return rule, match
     raise AssertionError("the last row of the table fits everything")
 
 
-def matches(when: When, facts: DeathFacts) -> Match | None:
-    """Returns None if the rule does not match."""
+def matches(when: When, facts: DeathFacts, *, on_stdout: bool = False) -> Match | None:
+    """Returns None if the rule does not match. `on_stdout`: texts are searched there as well."""
     death = facts.death
     error = str((death.error or {}).get("class", ""))
     fits = (
@@ -87,11 +99,14 @@ def matches(when: When, facts: DeathFacts) -> Match | None:
     )
     if not fits:
         return None
-    return _find(when, facts) if when.text else Match()
+    if not when.text:
+        return Match()
+    words = not {"words", "stderr"}.isdisjoint(when.areas)
+    return _find(when, facts, (*when.areas, "stdout") if on_stdout and words else when.areas)
 
 
-def _find(when: When, facts: DeathFacts) -> Match | None:
-    for area in when.areas:
+def _find(when: When, facts: DeathFacts, areas: tuple[Area, ...]) -> Match | None:
+    for area in areas:
         text = facts.areas[area]
         found = re.search(when.text, text, re.MULTILINE)
         if found is None:
@@ -189,6 +204,8 @@ def _nearly_full_folders(facts: DeathFacts) -> Iterator[tuple[str, int]]:
 def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]:
     death = facts.death
     yield Evidence(source="exit status", text=_exit_text(facts))
+    if death.command_ended:
+        yield Evidence(source="exit status of the command", text=death.command_ended)
     if death.killed_by_us:
         yield Evidence(
             source="supervisor", text=f"ended by ttf: {death.reason or 'no reason was recorded'}"

@@ -73,6 +73,10 @@ class Death:
     reason: str = ""  # for people: 'no sign of life for 60 s in mining'
     stderr: str = ""  # the end of stderr, decoded with replacement characters
     raw_stderr: bytes = b""  # the same as bytes, for the incident's file
+    stdout: str = ""  # the end of standard output, of a foreign command
+    # A process below the command died; how the command itself ended, for people.
+    command_ended: str = ""
+    hidden: bool = False  # and the command itself ended with exit code 0
     faulthandler: str = ""  # stacks dumped at the death or on demand; may be truncated anywhere
     flight: Flight | None = None
     # The error that the process reported: class, message, hint, exit_code, traceback.

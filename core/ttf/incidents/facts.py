@@ -14,7 +14,8 @@ from ttf.machine.memory.limits import MACHINE
 
 # Where a rule searches. words: the error that the process reported, or the end of stderr. stderr:
 # all of stderr that was kept. faulthandler: the stacks. kernel: the kernel log.
-Area = Literal["words", "stderr", "faulthandler", "kernel"]
+# stdout: the end of standard output, where it is known; only if nothing else names a cause.
+Area = Literal["words", "stderr", "stdout", "faulthandler", "kernel"]
 
 # Free bytes below which a folder counts as full: one file of ttf needs more.
 DISK_LOW: Final = 1 << 20
@@ -76,6 +77,7 @@ class DeathFacts:
         return {
             "words": self.words[1],
             "stderr": self._stderr,
+            "stdout": last_words(capped(self.death.stdout))[1],
             "faulthandler": self.stacks,
             "kernel": capped(death.kernel),
         }
@@ -113,6 +115,8 @@ class DeathFacts:
     def _ending(self) -> Iterator[str]:
         if self.death.finished:
             yield "finished"
+        if self.death.hidden:
+            yield "hidden"
         if self.failed:
             yield "failed"
         if self.death.signal is None and self.death.exit_code == 0:
@@ -177,6 +181,12 @@ class DeathFacts:
             return ""
         where = f"{found['file']}:{found['line']}"
         return f"{where} in {found['function']}" if found["function"] else where
+
+
+def fatal_signal(stacks: str) -> int | None:
+    """The signal that a dump of faulthandler names first; None if it was made on demand."""
+    found = _FATAL.search(stacks)
+    return None if found is None else int(signal.Signals[FATAL_SIGNALS[found[1]]])
 
 
 def capped(text: str) -> str:

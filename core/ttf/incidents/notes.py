@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ttf.incidents.classes import CLASSES
 from ttf.incidents.error_texts import NATIVE_CLASSES
 from ttf.incidents.rule import OURS, Note, When
 
@@ -20,6 +21,14 @@ NOTES: Final[tuple[Note, ...]] = (
         names=("omp-duplicate", "alloc-failure", *NATIVE_CLASSES),
         when=When(facts=("through-a-shell",)),
         text="A shell reports {signal} as exit code {code}.",
+    ),
+    Note(
+        names=tuple(CLASSES),
+        when=When(facts=("hidden",)),
+        text=(
+            "The command itself ended with exit code 0: a pipeline or a script hid this death. "
+            "With `set -o pipefail` in bash, a pipeline fails if one of its programs does."
+        ),
     ),
     Note(
         names=("killed",),

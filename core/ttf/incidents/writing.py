@@ -44,6 +44,7 @@ def write_incident(
         INCIDENT: _json(secrets.value(document(death, finding, lost_steps))),
         "incident.md": secrets.bytes(page.encode(errors="replace")),
         "stderr.txt": secrets.bytes(death.raw_stderr or death.stderr.encode(errors="replace")),
+        **_stdout(death, secrets),
         "faulthandler.txt": secrets.bytes(death.faulthandler.encode(errors="replace")),
         "flight.json": _json(None if death.flight is None else asdict(death.flight)),
         "memory.csv": _memory_csv(death).encode(),
@@ -57,6 +58,12 @@ def write_incident(
         error.details["incident"] = number
         raise
     return number
+
+
+def _stdout(death: Death, secrets: Secrets) -> dict[str, bytes]:
+    if not death.stdout:
+        return {}
+    return {"stdout.txt": secrets.bytes(death.stdout.encode(errors="replace"))}
 
 
 def note_remedy(folder: Path, number: str, text: str) -> None:
@@ -79,6 +86,7 @@ def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident
         "remedies": [{"text": r.text, "set": dict(r.set)} for r in finding.remedies],
         "lost_steps": lost_steps,
         "time": death.time,
+        "hidden": death.hidden,
     }
 
 
@@ -114,6 +122,8 @@ def _facts(
     yield "|---|---|"
     yield f"| process | {death.process} (pid {death.pid}) |"
     yield f"| ended | {when}, {ending} |"
+    if death.command_ended:
+        yield f"| the command | {death.command_ended} |"
     if death.flight is not None:
         yield f"| where | phase {death.phase}, {death.step} steps done |"
     if checkpoint_step is not None and checkpoint_step >= 0:

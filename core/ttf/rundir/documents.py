@@ -19,7 +19,8 @@ RUN_FORMAT: Final = 1
 # An incident in a list; `remedy` None: the run was restarted unchanged.
 ListedIncident = TypedDict(
     "ListedIncident",
-    {"id": str, "class": str, "process": str, "remedy": str | None},
+    # `hidden`: the guarded command ended with exit code 0 all the same.
+    {"id": str, "class": str, "process": str, "remedy": str | None, "hidden": bool},
     total=False,
 )
 
@@ -54,6 +55,7 @@ class Summary(TypedDict, total=False):
     restarts: int
     incidents: list[ListedIncident]
     command: list[str]  # Guarded commands only.
+    hidden: list[str]  # Incidents of guarded commands that ended with exit code 0 all the same.
     run_dir: str  # Only in documents that are passed on: the file itself does not contain its path.
 
 
@@ -99,6 +101,7 @@ Incident = TypedDict(
         "remedies": list[RemedyEntry],
         "lost_steps": int | None,
         "time": float,
+        "hidden": bool,
     },
     total=False,
 )

@@ -48,6 +48,8 @@ class Command:
         self.words, self.tree = words, tree
         self.comm = ""  # the kernel's name of it, at the last look
         self.stderr, theirs = stderr_way()
+        way = os.fstat(theirs)
+        self.relayed = (way.st_dev, way.st_ino)
         try:
             self._process = subprocess.Popen(
                 words,

@@ -26,7 +26,7 @@ class Guarded:
     path: Path | None
     """The folder with the incidents; None if nothing had to be kept."""
     summary: Mapping[str, Any]
-    """status, exit_code, command, restarts, incidents, wall_s, peak_anon_mb."""
+    """status, exit_code, command, restarts, incidents, hidden, wall_s, peak_anon_mb."""
 
     @property
     def incidents(self) -> Sequence[Mapping[str, Any]]:
@@ -54,6 +54,8 @@ def guard(
     until_success: bool = False,
     memory_limit: int | str | None = None,
     hang_timeout_s: float | None = None,
+    log: str | os.PathLike[str] | None = None,
+    buffered: bool = False,
 ) -> Guarded:
     """Watches over any training command; when it dies, a classified incident says why.
 
@@ -87,6 +89,8 @@ def guard(
             until_success=until_success,
             memory_limit=limit,
             hang_timeout_s=hang_timeout_s,
+            log=None if log is None else Path(log),
+            buffered=buffered,
         )
     )
     if outcome.by_keyboard:

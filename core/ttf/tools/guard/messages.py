@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.death import Finding
+from ttf.incidents.death import Death, Finding
 from ttf.incidents.facts import crashing_frame, signal_name
 from ttf.text.numbers import duration
 from ttf.text.terminal import Part, painted, visible, wants_colour
 from ttf.text.wrapping import wrapped
-from ttf.tools.guard.running_command import Ended
+from ttf.tools.guard.deaths import Ended
 
 PREFIX: Final = "ttf guard:"
 _WIDEST: Final = 100
@@ -54,14 +54,23 @@ def code_of(ended: Ended) -> int:
     return ended.returncode
 
 
-def told(ended: Ended, finding: Finding, stacks: str, evidence: Path | None) -> Iterator[str]:
+def told(ended: Ended, finding: Finding, death: Death, evidence: Path | None) -> Iterator[str]:
     """The paragraphs about an end."""
+    stacks = death.faulthandler
     how = f"ended with exit code {ended.returncode}"
     if ended.returncode < 0:
         how = f"died of {signal_name(-ended.returncode)} (exit code {code_of(ended)})"
     if ended.killed in ("hang", "memory"):
         how = f"was ended by ttf guard (exit code {code_of(ended)})"
-    yield f"the command {how} after {duration(ended.wall_s)}: {finding.name}"
+    after = f"after {duration(ended.wall_s)}"
+    if death.command_ended:
+        but = "but" if death.hidden else "because"
+        below = f"process {death.pid} below it died of {signal_name(death.signal or 0)}"
+        if death.signal is None:
+            below = f"process {death.pid} below it ended with an uncaught {death.uncaught}"
+        yield f"the command {how} {after}, {but} {below}: {finding.name}"
+    else:
+        yield f"the command {how} {after}: {finding.name}"
     yield finding.explanation
     for piece in finding.evidence:
         if piece.text.startswith("Python was at "):

@@ -14,6 +14,8 @@ class GuardOptions:
     until_success: bool = False
     memory_limit: int | None = None
     hang_timeout_s: float | None = None
+    log: Path | None = None  # where the command writes, if nothing else tells
+    buffered: bool = False  # Pythons keep their buffers of standard output
 
     @property
     def most_restarts(self) -> float:

@@ -7,21 +7,22 @@ import os
 import signal
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Finding
+from ttf.incidents.death import Death, Finding
 from ttf.process import platform
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
 from ttf.tools.guard.command import NotStarted
+from ttf.tools.guard.deaths import Ended
 from ttf.tools.guard.environment import surroundings
 from ttf.tools.guard.folder import GuardFolder
 from ttf.tools.guard.messages import Voice, again, code_of, told
 from ttf.tools.guard.options import GuardOptions
-from ttf.tools.guard.running_command import ENDING, Ended, RunningCommand
+from ttf.tools.guard.running_command import ENDING, RunningCommand
 from ttf.tools.guard.stacks import Interpreter
 from ttf.tools.guard.terminal import Terminal, stop_ourselves
 
@@ -103,7 +104,7 @@ class _Guard:
     def _start(self) -> RunningCommand:
         environment = {
             **os.environ,
-            **self._stacks.environment(os.environ),
+            **self._stacks.environment(os.environ, buffered=self._options.buffered),
             ATTEMPT: str(self._restarts),
         }
         return RunningCommand(
@@ -124,17 +125,18 @@ class _Guard:
         stderr = running.relay.kept.data()
         self._interpreter = running.interpreter
         finding = None
-        if (_failed(ended) or ended.vanished) and not ended.at_keyboard:
-            kept = self._folder.path
-            death = running.death(ended, [] if kept is None else [kept])
-            finding = classify(death)
+        kept = self._folder.path
+        for death in running.coroner().deaths(ended, [] if kept is None else [kept]):
+            finding = _found(death)
             number = self._folder.incident(death, finding, self._stacks.all())
-            self._incidents.append(
+            listed = ListedIncident(
                 {"id": number, "class": finding.name, "process": "command", "remedy": None}
             )
+            if death.hidden:
+                listed["hidden"] = True
+            self._incidents.append(listed)
             page = self._folder.keep() / "incidents" / number / "incident.md"
-            shown = page if number else None
-            text = told(ended, finding, death.faulthandler, shown)
+            text = told(ended, finding, death, page if number else None)
             self._voice(*text, at_line_start=running.relay.at_line_start)
         if stderr and self._folder.path is not None:
             self._folder.stderr(stderr, running.pid)
@@ -142,7 +144,7 @@ class _Guard:
 
     def _try_again(self, ended: Ended, finding: Finding | None) -> bool:
         options = self._options
-        if not _failed(ended) or ended.asked is not None or not options.most_restarts:
+        if not ended.failed or ended.asked is not None or not options.most_restarts:
             return False
         if self._restarts >= options.most_restarts:
             self._voice(f"not restarted: that was restart {self._restarts}, the last one")
@@ -188,16 +190,21 @@ class _Guard:
             "command": list(self._options.words),
             "restarts": self._restarts,
             "incidents": self._incidents,
+            "hidden": [i["id"] for i in self._incidents if i.get("hidden")],
             "wall_s": round(time.monotonic() - self._began, 3),
             "peak_anon_mb": round(self._peak / 1e6, 1),
         }
 
 
-def _failed(ended: Ended) -> bool:
-    return ended.returncode != 0 or ended.killed in ("hang", "memory")
+def _found(death: Death) -> Finding:
+    finding = classify(death)
+    if death.command_ended and death.signal is None:
+        # That a process below raised it is sure; that the command ended because of it is not.
+        return replace(finding, certain=False)
+    return finding
 
 
 def _status(ended: Ended) -> Status:
-    if not _failed(ended):
+    if not ended.failed:
         return "finished"
     return "stopped" if ended.asked is not None else "failed"

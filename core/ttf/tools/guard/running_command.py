@@ -7,12 +7,11 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.death import Death, KilledByUs, ProcessEnd
+from ttf.incidents.death import KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.watch import MemoryCurve
@@ -20,8 +19,9 @@ from ttf.process.signals import Signals
 from ttf.text.numbers import size
 from ttf.tools.guard.activity import Activity
 from ttf.tools.guard.command import Command
-from ttf.tools.guard.disks import full_disks
+from ttf.tools.guard.deaths import Coroner, Ended
 from ttf.tools.guard.options import GuardOptions
+from ttf.tools.guard.pythons import Pythons
 from ttf.tools.guard.stacks import Interpreter, Stacks
 from ttf.tools.guard.stderr_relay import Relay
 from ttf.tools.guard.terminal import Terminal, copy_size, stop_ourselves
@@ -30,6 +30,9 @@ LOOK_EVERY_S: Final = 0.25
 # Looks at a large tree take longer and are less frequent: below 0.4% of a processor.
 _LOOK_DUTY: Final = 300
 _SELDOMEST_S: Final = 10.0
+_LOOKS_AT_START: Final = 3
+_START_LOOK_S: Final = 0.03
+_START_DUTY: Final = 20
 _NOTES_EVERY_S: Final = 1.0
 _LATE_S: Final = 2.0  # A turn this much too long: the machine slept, or we were stopped.
 _GRACE_S: Final = 5.0  # between SIGTERM and SIGKILL when we end the command
@@ -48,20 +51,6 @@ _FROM_KEYBOARD: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 _STOPS: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    returncode: int  # as of Popen: negative after a signal
-    wall_s: float
-    killed: KilledByUs = ""
-    reason: str = ""
-    asked: int | None = None  # the signal that asked us to end it
-    at_keyboard: bool = False  # Ctrl-C: the user knows why it ended
-    vanished: bool = False  # exit code 0, but its Python was never shut down
-    # Python was shut down in order, without an uncaught error: the exit code is its own.
-    chosen: bool = False
-    uncaught: str = ""  # class of the exception that ended its Python
 
 
 class RunningCommand:
@@ -85,12 +74,14 @@ class RunningCommand:
         self._began = time.monotonic()
         self.command = Command(options.words, environment, tree, terminal)
         self.relay = Relay(self.command.stderr)
+        self.pythons = Pythons(stacks, self.command.relayed, options.log)
         self.witness = Witness("command", self.command.pid, tree=True)
         self.curve = MemoryCurve(self.command.pid, memory)
         with contextlib.suppress(ProcessLookupError):
             self.curve.look()
         self._activity = Activity()
-        self._next_look = self._next_notes = 0.0
+        self._next_look = self._next_notes = self._next_start_look = 0.0
+        self._looks_at_start = 0
         self._turn = time.monotonic()
         self._asked: int | None = None
         self._asked_at = 0.0
@@ -120,13 +111,27 @@ class RunningCommand:
 
     def _wait(self) -> None:
         timeout = max(0.0, self._next_look - time.monotonic())
-        readers = [self._signals.fileno(), *self.relay.readers()]
+        readers = [self._signals.fileno(), self.pythons.wake, *self.relay.readers()]
         select.select(readers, self.relay.writers(), [], timeout)
         late = time.monotonic() - self._turn - timeout
         if late > _LATE_S:
             self._activity.pause(late)
         self._turn = time.monotonic()
         self.relay.move()
+        if self.pythons.woken():
+            self._looks_at_start = _LOOKS_AT_START
+        if self._looks_at_start and self._turn >= self._next_start_look:
+            self._look_at_start()
+
+    def _look_at_start(self) -> None:
+        # Who reads the pipe of a Python that has just started may be no program yet.
+        self._looks_at_start -= 1
+        began = time.thread_time()
+        self.pythons.look(descendants(self.pid))
+        spent = time.thread_time() - began
+        self._next_start_look = time.monotonic() + max(_START_LOOK_S, _START_DUTY * spent)
+        if self._looks_at_start:
+            self._next_look = min(self._next_look, self._next_start_look)
 
     def _look(self) -> None:
         now, began = time.monotonic(), time.thread_time()
@@ -151,6 +156,8 @@ class RunningCommand:
         pids = descendants(self.pid)
         self.witness.look(pids)
         self._stacks.tidy(pids)
+        self.pythons.look(pids)
+        self.pythons.tidy(pids)
         if self._options.hang_timeout_s is not None and not self._killed[0]:
             self._guard_activity(pids, self._options.hang_timeout_s)
         if self.relay.lost is not None and not self._said_lost:
@@ -306,6 +313,7 @@ class RunningCommand:
             vanished=code == 0 and not killed and self._is_python and not last_note,
             chosen=last_note == "in order",
             uncaught=last_note.removeprefix(_UNCAUGHT) if last_note.startswith(_UNCAUGHT) else "",
+            is_python=self._is_python,
         )
 
     @property
@@ -318,43 +326,17 @@ class RunningCommand:
     def interpreter(self) -> Interpreter | None:
         return self._stacks.interpreter(self.pid)
 
-    def death(self, ended: Ended, folders: list[Path]) -> Death:
-        """All that is known about the death. Call it once, right after `run`."""
-        finished = ended.chosen and 0 < ended.returncode <= 128
-        end = ProcessEnd(
-            returncode=ended.returncode,
-            killed=(ended.killed, ended.reason),
-            stderr=self.relay.kept.data(),
-            finished=finished,
-            uncaught=ended.uncaught,
-            memory=self.curve.points,
-            limit_source=self.curve.limit.source,
-            folders=(*folders, *self._folders_named(), *full_disks()),
-            dump=self._own_dump(ended),
+    def coroner(self) -> Coroner:
+        """After `run`."""
+        return Coroner(
+            pid=self.pid,
+            words=self.command.words,
+            relayed=self.relay.kept.data(),
+            witness=self.witness,
+            curve=self.curve,
+            stacks=self._stacks,
+            pythons=self.pythons,
         )
-        return self.witness.death(end)
-
-    def _own_dump(self, ended: Ended) -> str:
-        # The stacks of the process that died; without them, of a child that crashed. After a hang,
-        # of all processes.
-        own = self._stacks.of(self.pid)
-        if ended.killed == "hang" and not own.strip():
-            every = self._stacks.all()
-            return "\n".join(f"Process {pid}:\n{text}" for pid, text in every.items())
-        if own.strip() or ended.returncode < 0 or ended.killed:
-            return own
-        return self._stacks.fresh_crash()
-
-    def _folders_named(self) -> Iterator[Path]:
-        # Folders that the command probably writes to, from its arguments.
-        yield Path()
-        for word in self.command.words[1:]:
-            path = Path(word.rpartition("=")[2])
-            with contextlib.suppress(OSError, ValueError):
-                if path.is_dir():
-                    yield path
-                elif path.name and path.parent != Path() and path.parent.is_dir():
-                    yield path.parent
 
     def close(self) -> None:
         """Ends the command if it still lives: only after an error in the guard."""
@@ -364,6 +346,7 @@ class RunningCommand:
                 os.waitpid(self.pid, 0)
         self.relay.close()
         self.witness.close()
+        self.pythons.close()
 
 
 def _output_is_blocked() -> bool:

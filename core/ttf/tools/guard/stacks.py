@@ -22,6 +22,7 @@ from ttf.process.lifeline import is_stopped
 
 _SITE: Final = Path(__file__).parent / "site/sitecustomize.py"
 FOLDER, GUARD = "TTF_GUARD_STACKS", "TTF_GUARD_PID"
+UNBUFFERED: Final = "PYTHONUNBUFFERED"
 _DUMP_SIGNAL_FROM_END: Final = 3
 _MOST_BYTES: Final = 256 << 10
 _RECENT_S: Final = 10.0
@@ -50,10 +51,15 @@ class Stacks:
         copy = shutil.copy(_SITE, site)
         py_compile.compile(str(copy), doraise=True)
 
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables that make every Python of the command write here."""
+    def environment(self, environ: Mapping[str, str], *, buffered: bool = False) -> dict[str, str]:
+        """The variables that make every Python of the command write here.
+
+        Unless `buffered`, what they print is written at once: a crash would take the last lines.
+        """
         paths = [str(self._site), *filter(None, [environ.get("PYTHONPATH")])]
+        at_once = {} if buffered or UNBUFFERED in environ else {UNBUFFERED: "1"}
         return {
+            **at_once,
             "PYTHONPATH": os.pathsep.join(paths),
             FOLDER: str(self.folder),
             GUARD: str(os.getpid()),
@@ -83,7 +89,7 @@ class Stacks:
 
     def ended(self, pid: int) -> str:
         """'in order', 'uncaught KeyError', or '' if Python was never shut down in the process."""
-        return self._text(f"end-{pid}.txt")
+        return self._text(f"end-{pid}.txt").partition("\n")[0]
 
     def of(self, pid: int) -> str:
         """The stacks of one process; may be cut anywhere."""

@@ -1,5 +1,6 @@
 """Runs at the start of every Python that a guarded command starts, of any version: makes it write
-its stacks at a crash, then loads the user's own sitecustomize.
+its stacks at a crash, notes where its output goes and what it prints, and how it ends; then loads the
+user's own sitecustomize.
 
 It must never break or slow that process: only built-in modules, nothing raised, old syntax.
 """
@@ -11,6 +12,9 @@ import sys
 
 _FIRST_FD = 512  # out of the way: programs that close and reuse descriptors begin with low ones
 _DUMP_SIGNAL_FROM_END = 3
+_MOST_SAID = 1 << 15  # of what it printed; twice as much at times
+_MOST_TRACEBACK = 1 << 14
+_READ_WRITE = 2  # O_RDWR
 
 
 def _ttf_guard(folder, guard):
@@ -81,18 +85,103 @@ def _ttf_guard(folder, guard):
         os.write(fd, text)
         os.close(fd)
 
+    def how_it_ended():
+        kind = getattr(sys, "last_type", None)
+        if kind is None:
+            return "in order"
+        text = "uncaught %s" % kind.__name__
+        try:
+            import traceback
+
+            lines = traceback.format_exception(kind, sys.last_value, sys.last_traceback)
+            return text + "\n" + "".join(lines)[-_MOST_TRACEBACK:]
+        except Exception:
+            return text
+
     def at_exit():
         try:
             if state["pid"] != os.getpid():
                 return
-            if "note" in state:
-                kind = getattr(sys, "last_type", None)
-                text = "in order" if kind is None else "uncaught %s" % kind.__name__
-                write_note(text.encode("ascii", "replace"))
+            if "note" not in state:
+                state["note"] = opened("end", os.O_TRUNC)
+            write_note(how_it_ended().encode("utf-8", "replace"))
             if is_still(state["fd"], state["path"]) and not os.fstat(state["fd"]).st_size:
                 os.unlink(state["path"])
         except Exception:
             return
+
+    def target(fd):
+        # Where a descriptor leads: a file has a path, and the place where this process begins in it.
+        import fcntl
+        import stat
+
+        found = os.fstat(fd)
+        kind, begins, path = "other", 0, ""
+        if stat.S_ISFIFO(found.st_mode):
+            kind = "pipe"
+        elif stat.S_ISREG(found.st_mode):
+            kind, path = "file", os.readlink("/proc/self/fd/%d" % fd)
+            # Without O_APPEND it was opened for this command, and emptied.
+            begins = found.st_size if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND else 0
+        return kind, found.st_dev, found.st_ino, begins, path
+
+    def note_start():
+        lines, seen = [str(os.getppid())], {}
+        for fd in (1, 2):
+            try:
+                found = target(fd)
+            except Exception:
+                continue
+            lines.append("%d\t%s\t%d\t%d\t%d\t%s" % ((fd,) + found))
+            if found[0] != "file":  # a file keeps what was written
+                listen(sys.stdout if fd == 1 else sys.stderr, seen.setdefault(found[1:3], fd))
+        note, _ = opened("start", os.O_TRUNC)
+        os.write(note, "\n".join(lines).encode("utf-8", "replace"))
+        os.close(note)
+
+    def listen(stream, fd):
+        # A pipe cannot be read a second time, so what goes into it is kept here as well.
+        write = stream.write
+
+        def said(text):
+            try:
+                keep(fd, text)
+            except Exception:
+                pass
+            return write(text)
+
+        stream.write = said
+
+    said_to = {}
+
+    def keep(fd, text):
+        mine = said_to.get(fd)
+        if mine is None or mine[0] != os.getpid():
+            name = "said-%d-%d.txt" % (os.getpid(), fd)
+            path = os.path.join(folder, name)
+            mode = _READ_WRITE | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+            own = high(os.open(path, mode, 0o600))
+            made = os.fstat(own)
+            mine = said_to[fd] = (os.getpid(), own, (made.st_dev, made.st_ino))
+        found = os.fstat(mine[1])
+        if (found.st_dev, found.st_ino) != mine[
+            2
+        ]:  # somebody closed it, and opened another file there
+            return
+        data = text.encode("utf-8", "replace")[-_MOST_SAID:]
+        if found.st_size + len(data) > 2 * _MOST_SAID:
+            end = os.pread(mine[1], _MOST_SAID, max(0, found.st_size - _MOST_SAID))
+            os.ftruncate(mine[1], 0)
+            os.write(mine[1], end)
+        os.write(mine[1], data)
+
+    def tell():
+        # Wakes the guard, while those that read our pipes still live.
+        fd = os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(fd, b".")
+        finally:
+            os.close(fd)
 
     import atexit
 
@@ -108,6 +197,8 @@ def _ttf_guard(folder, guard):
     atexit.register(at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=after_fork)
+    note_start()
+    tell()
 
 
 def _step_aside():
