@@ -134,7 +134,11 @@ def _show_incident(path: Path, as_json: bool) -> None:
     _show_page(page, incident, as_json)
     if incident.others:
         say(f"This is the newest incident; {incident.others} more are in {incident.folder.parent}.")
-    next_command(f"less {quoted(incident.folder / 'stderr.txt')}")
+    words = incident.folder / "stderr.txt"
+    if not (words.is_file() and words.lstat().st_size):
+        said = incident.folder / "stdout.txt"
+        words = said if said.is_file() else words
+    next_command(f"less {quoted(words)}")
 
 
 def _show_page(page: Page, incident: Incident | None, as_json: bool) -> None:

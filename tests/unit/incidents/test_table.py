@@ -163,6 +163,7 @@ def test_every_note_is_said_somewhere() -> None:
         {"openmp": ("a/libomp.so", "b/libomp.so")},
         {"changed_files": (MADE_ANEW,)},
         {"exit_code": 139},
+        {"hidden": True},
         {
             "faulthandler": 'Thread 0x1 (most recent call first):\n  File "a/threading.py", line 5 in '
             "wait\n"

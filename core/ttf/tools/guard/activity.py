@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from ttf.process import platform
@@ -14,6 +15,11 @@ from ttf.process.lifeline import is_stopped
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _COMPUTING: Final = 0.5
 _IDLE: Final = 0.02
+# Launchers that tell one another every few seconds that they live, while their workers hang.
+_WAIT: Final = frozenset(
+    {b"torchrun", b"torch.distributed.run", b"torch.distributed.launch", b"accelerate"}
+)
+_MOST_WORDS: Final = 6  # python -m NAME, or python /path/NAME, and options of Python before
 
 
 class Activity:
@@ -29,7 +35,8 @@ class Activity:
 
     def look(self, pids: Sequence[int], stderr_bytes: int) -> None:
         """Called about once a second."""
-        now = (stderr_bytes, tuple(pids), tuple(bytes_moved(pid) for pid in pids))
+        moved = tuple(bytes_moved(pid) for pid in pids if not _only_waits(pid))
+        now = (stderr_bytes, tuple(pids), moved)
         self.blind = bytes_moved(pids[0]) is None
         if now != self._before:
             self._before = now
@@ -60,6 +67,14 @@ class Activity:
             return "it used almost no CPU during this time: it was waiting"
         text = f"it used {share:.0%} of one CPU during this time"
         return f"{text}: it was computing" if share > _COMPUTING else text
+
+
+def _only_waits(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:_MOST_WORDS]
+    except OSError:
+        return False
+    return any(word.rpartition(b"/")[2] in _WAIT for word in words)
 
 
 def _ticks(pids: Sequence[int]) -> int:

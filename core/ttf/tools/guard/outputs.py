@@ -27,9 +27,12 @@ class LogFile(NamedTuple):
 
     def tail(self) -> bytes:
         """The end of it, b'' if it is gone or another file has its name."""
-        with suppress(OSError), Path(self.path).open("rb") as file:
+        with suppress(OSError), open(self.path, "rb", opener=_at_once) as file:
             found = os.fstat(file.fileno())
-            if (found.st_dev, found.st_ino) == (self.device, self.inode):
+            if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (
+                self.device,
+                self.inode,
+            ):
                 # It may have been emptied since.
                 begins = self.begins if self.begins <= found.st_size else 0
                 file.seek(max(begins, found.st_size - _TAIL_BYTES))
@@ -107,6 +110,11 @@ def named_log(path: Path) -> LogFile | None:
 
 def all_processes() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _at_once(path: str, flags: int) -> int:
+    # A FIFO that has the name of a log by now would wait for a writer.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _appends(pid: int, fd: str) -> bool:

@@ -135,5 +135,7 @@ def _result(summary: Summary) -> Iterator[tuple[str, Any]]:
         yield from _flat(table, summary.get(table))
     if summary.get("incidents"):
         yield "incidents", ", ".join(str(found.get("class")) for found in summary["incidents"])
+    if summary.get("hidden"):
+        yield "hidden incidents", ", ".join(summary["hidden"])
     for number, deviation in enumerate(summary.get("deviations") or (), start=1):
         yield f"deviation {number}", deviation

@@ -30,6 +30,7 @@ INCIDENT: Final = (
     "flight.json",
     "memory.csv",
     "stderr.txt",
+    "stdout.txt",
     "faulthandler.txt",
 )
 

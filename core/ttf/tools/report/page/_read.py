@@ -145,12 +145,15 @@ def _read_metrics(record: RunRecord, run: RunFiles) -> None:
 def _last_words(incidents: Path, number: str) -> str:
     if not number.isdigit():  # from the summary: it may be any text, also "../.."
         return ""
-    try:
-        words, before = end_of(incidents / number / "stderr.txt", incidents.parent, _STDERR_BYTES)
-    except (OSError, EntryRefused):
-        return ""
-    text = words.decode(errors="replace")
-    return text.partition("\n")[2] if before else text
+    for name in ("stderr.txt", "stdout.txt"):  # of a guarded command that said all there
+        try:
+            words, before = end_of(incidents / number / name, incidents.parent, _STDERR_BYTES)
+        except (OSError, EntryRefused):
+            continue
+        text = words.decode(errors="replace")
+        if text.strip():
+            return text.partition("\n")[2] if before else text
+    return ""
 
 
 T = TypeVar("T")

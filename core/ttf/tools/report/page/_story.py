@@ -164,7 +164,14 @@ def _redone(run: RunFiles) -> str:
 def _guarded(run: RunFiles) -> Iterator[str]:
     code, wall = run.summary.get("exit_code"), run.summary.get("wall_s", 0)
     took = f" after {numbers.duration(wall)}" if wall > 0 else ""
-    if code == 0:
+    hidden = sum(found.get("hidden") is True for found in run.incidents)
+    if code == 0 and hidden:
+        who = "a process below it" if hidden == 1 else f"{hidden} processes below it"
+        yield (
+            f"The command ended with exit code 0{took}, but {who} died: a pipeline or a script hid "
+            "this."
+        )
+    elif code == 0:
         yield f"The command ended normally{took}."
     elif code is not None:
         yield f"The command ended{took} with {ending(code)}."

@@ -1,0 +1,123 @@
+"""What dies below a launcher is named, with its last words, and the command's exit code stays."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.kit.fixtures.guard import Start
+from tests.kit.guarded_command import PYTHON, incident, ours, summary
+
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+CRASH = "print('the last line')\nctypes.string_at(0)\n"
+NATIVE = """
+print('the last line')
+os.write(2, b"OMP: Error #15: Initializing liba.so, but found libb.so already initialized.\\n")
+os.abort()
+"""
+NAN = "print('the last line')\nraise ValueError('loss is nan at step 12')\n"
+WAITS_FOR_TEE = """
+while not os.path.exists("run.log"):
+    time.sleep(0.01)
+"""
+"""A pipeline is complete once its last program has opened its file."""
+
+IS_WATCHED = """
+def is_watched():
+    folder = f"/proc/{os.environ['TTF_GUARD_PID']}/fdinfo"
+    for name in os.listdir(folder):
+        try:
+            with open(f"{folder}/{name}") as file:
+                if f"Pid:\\t{os.getpid()}\\n" in file.read():
+                    return True
+        except OSError:
+            pass
+    return False
+while not is_watched():
+    time.sleep(0.01)
+"""
+"""The guard holds a descriptor of this process."""
+
+
+def _script(folder: Path, code: str) -> None:
+    (folder / "train.py").write_text(f"import ctypes, os, sys, time\n{code}")
+
+
+def _said(folder: Path) -> str:
+    paths = [folder / "incidents/001" / name for name in ("stderr.txt", "stdout.txt")]
+    return "".join(path.read_text() for path in paths if path.exists())
+
+
+def test_a_crash_that_a_pipeline_hid_is_an_incident_of_a_command_that_finished(
+    start: Start, tmp_path: Path
+) -> None:
+    _script(tmp_path, WAITS_FOR_TEE + CRASH)
+    guarded = start(["bash", "-c", f"{PYTHON} train.py 2>&1 | tee run.log"], "--out", "watch")
+    assert guarded.wait() == 0
+    document = summary(tmp_path / "watch")
+    assert (document["status"], document["exit_code"], document["hidden"]) == (
+        "finished",
+        0,
+        ["001"],
+    )
+    found = incident(tmp_path / "watch")
+    assert (found["class"], found["hidden"]) == ("segfault", True)
+    assert "a pipeline or a script hid this death" in ours(guarded.err)
+    assert "the last line" in _said(tmp_path / "watch")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{python} train.py > run.log 2>&1; exit 7", "nohup {python} train.py > run.log 2>&1 & wait"],
+    ids=["a script with a code of its own", "nohup"],
+)
+def test_words_that_native_code_wrote_to_a_file_name_the_class(
+    start: Start, tmp_path: Path, line: str
+) -> None:
+    _script(tmp_path, NATIVE)
+    guarded = start(["bash", "-c", line.format(python=PYTHON)], "--out", "watch")
+    assert guarded.wait() == (7 if "exit 7" in line else 0)
+    assert incident(tmp_path / "watch")["class"] == "omp-duplicate"
+    assert "the last line" in _said(tmp_path / "watch")
+
+
+def test_an_exception_below_make_is_the_cause_and_one_below_a_success_is_none(
+    start: Start, tmp_path: Path
+) -> None:
+    _script(tmp_path, NAN)
+    (tmp_path / "Makefile").write_text(f"train:\n\t@{PYTHON} train.py > run.log 2>&1\n")
+    guarded = start(["make", "train"], "--out", "watch")
+    assert guarded.wait() == 2
+    found = incident(tmp_path / "watch")
+    assert (found["class"], found["certain"]) == ("non-finite", False)
+    assert "loss is nan at step 12" in _said(tmp_path / "watch")
+    guarded = start(["bash", "-c", f"{PYTHON} train.py 2> run.log || true"], "--out", "other")
+    assert guarded.wait() == 0
+    assert summary(tmp_path / "other")["incidents"] == []
+
+
+def test_the_last_line_before_an_abort_is_kept_though_nobody_flushed_it(
+    start: Start, tmp_path: Path
+) -> None:
+    _script(tmp_path, "print('the last line')\nos.abort()\n")
+    for name, options in (("pipe", ()), ("buffered", ("--buffered",))):
+        assert start([PYTHON, "train.py"], "--out", name, *options).wait() == 134
+        assert "the last line" in _said(tmp_path / name)
+    with (tmp_path / "run.log").open("wb") as file:
+        file.write(b"of an earlier command\n")
+        file.flush()
+        assert start([PYTHON, "train.py"], "--out", "file", stdout=file).wait() == 134
+    assert _said(tmp_path / "file") == "the last line\n"
+
+
+def test_a_kill_is_told_though_only_a_shell_saw_it(start: Start, tmp_path: Path) -> None:
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    if release < (6, 15):
+        pytest.skip("before Linux 6.15 only its parent learns how a process ended")
+    _script(tmp_path, IS_WATCHED + "os.kill(os.getpid(), 9)\n")
+    guarded = start(["bash", "-c", f"{PYTHON} train.py | cat"], "--out", "watch")
+    assert guarded.wait() == 0
+    found = incident(tmp_path / "watch")
+    assert (found["class"], found["signal"], found["hidden"]) == ("killed", 9, True)
