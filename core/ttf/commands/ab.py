@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from ttf.tools.ab.finish import Places
     from ttf.tools.ab.study import ABLimits, ABStudy
 
+_OF_COMMANDS = {"metric": "--metric", "better": "--better", "run_limit_s": "--run-limit"}
+_OF_FILES = {"vary": "--vary", "sets": "--set", "steps": "--steps"}
 _MOST_PROPOSED = 200  # repeats; more are no proposal
 
 
 def _margin(text: str) -> tuple[str, float]:
     """Parses a measure and its margin, as in samples_per_s=0.05."""
     from ttf.errors import suggestion
-    from ttf.tools.ab.measures import CRASH_RATE, PAIRED
+    from ttf.tools.ab.measures import MEASURES
 
     name, _, number = text.rpartition("=")
-    known = [measure.name for measure in (CRASH_RATE, *PAIRED)]
+    known = list(MEASURES)
     if name not in known:
         raise ValueError(f"no measure named {name!r}.{suggestion(name, known)}")
     with contextlib.suppress(ValueError):
@@ -47,6 +49,7 @@ Examples:
   ttf ab runs/run-003 new.toml --repeats 30 --sequential    ends as soon as it is decided
   ttf ab a.toml b.toml --budget 2h --margin samples_per_s=0.05
   ttf ab --resume runs/ab-001 --repeats 20                  continues the study
+  ttf ab --command "python a.py" --command "python b.py" --metric 'loss: ([0-9.]+)'
 \b
 An arm is one configuration. A block has one repeat of each arm, all with the same seed, in a
 random, balanced order. A repeat with a crash counts too: it survived if it finished after
@@ -56,6 +59,28 @@ configuration or the data is wrong.""",
 )
 @click.argument("files", type=options.PATH, nargs=-1, metavar="[A.toml B.toml ...]")
 @click.option(
+    "--command",
+    "commands",
+    multiple=True,
+    metavar="COMMAND",
+    help="An arm that is a command, in quotes; give it once for each command, instead of files.",
+)
+@click.option(
+    "--metric",
+    metavar="REGEX",
+    help="A number in the output of the commands; its one group is the number, and the last match "
+    "counts, e.g. 'loss: ([0-9.]+)'.",
+)
+@options.one_of(
+    "--better", "lower", "higher", help="Which value of --metric is better. [default: lower]"
+)
+@click.option(
+    "--run-limit",
+    "run_limit_s",
+    type=options.duration(1),
+    help="A repeat of a command that still works after this time is clean, and is ended.",
+)
+@click.option(
     "--vary",
     multiple=True,
     metavar="KEY.PATH=V,V,...",
@@ -64,7 +89,12 @@ configuration or the data is wrong.""",
 @options.sets
 @options.count("--repeats", help="Repeats of each arm. [default: 10]")
 @options.count("--steps", help="Optimizer steps. [default: those of the arms]")
-@click.option("--seed", type=options.NATURAL, help="Block k has the seed N + k. [default: 0]")
+@click.option(
+    "--seed",
+    type=options.NATURAL,
+    help="Block k has the seed N + k; a command finds it in the variable TTF_STUDY_SEED. "
+    "[default: 0]",
+)
 @options.count(
     "--parallel",
     default=1,
@@ -133,10 +163,11 @@ def command(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Compare configurations, and show whether a difference is chance.
+    """Compare configurations or commands, and show whether a difference is chance.
 
     Runs each configuration several times with `ttf train`, and compares crashes, speed, memory and
-    recall. If there is no clear difference, the result is "same" or "inconclusive: about N more
+    recall. With --command, it runs commands under ttf guard, and compares crashes, time, memory and
+    a number that they print. If there is no clear difference, the result is "same" or "inconclusive: about N more
     repeats". To continue an interrupted study, run the same command again.
     """
     from ttf.tools.ab.finish import Places
@@ -162,11 +193,21 @@ def command(
 
 def _new_or_started(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
     """Returns a new study, or the study that the same command started earlier."""
-    from ttf.tools.ab.study import begin
+    from ttf.tools.ab.study import begin, begin_commands
 
+    line = shlex.join(["ttf", *sys.argv[1:]])
+    commands = given.pop("commands", ())
+    refused = _OF_FILES if commands else _OF_COMMANDS
+    found = [flag for name, flag in refused.items() if name in given]
+    found += ["FILES"] if commands and files else []
+    if found:
+        kind = "configurations, not for --command" if commands else "commands (--command)"
+        raise ConfigError(f"{', '.join(found)}: only for {kind}.")
+    if commands:
+        return begin_commands(commands, out=out, command=line, **given)
     if not files:
         raise ConfigError("No configuration was given.", hint="ttf ab a.toml b.toml")
-    return begin(files, out=out, say=say, command=shlex.join(["ttf", *sys.argv[1:]]), **given)
+    return begin(files, out=out, say=say, command=line, **given)
 
 
 def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ttf.tools.ab.analysis import Comparison, Interval, Needs, PairVerdict
-from ttf.tools.ab.measures import CRASH_RATE, PAIRED, Measure, at_time
+from ttf.tools.ab.measures import CRASH_RATE, OF_COMMANDS, PAIRED, Measure, at_time
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.stats import boschloo, paired, power_rates, rates
 from ttf.tools.ab.stats.paired import SignFlip, sign_flip
@@ -77,7 +77,7 @@ def compare(
     both = sorted(of_a.keys() & of_b.keys())
     pairs = [(of_a[k], of_b[k]) for k in both]
     tests = [_crash_test(a, b, of_a, of_b, len(both))] if of_a and of_b else []
-    for measure in PAIRED:
+    for measure in (*PAIRED, *OF_COMMANDS):
         values, known, note = _paired_values(measure, pairs)
         if known:
             tests.append(_paired_test(a, b, measure, values, len(both), note))
@@ -142,10 +142,10 @@ def _decidable(c: PairTest, alone: float) -> bool:
     return c.n >= paired.fewest_pairs(alone)
 
 
-def fewest_repeats(arms: int, level: float) -> int:
+def fewest_repeats(arms: int, level: float, measures: int = len(PAIRED)) -> int:
     """Of every arm, to find any difference that is not one of crashes, before the study knows which
     measures its arms have."""
-    family = math.comb(arms, 2) * (1 + len(PAIRED))
+    family = math.comb(arms, 2) * (1 + measures)
     return paired.fewest_pairs(level / family)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from ttf.rundir.outputs import write_output
 from ttf.tools.ab import judge as judge_module
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.judge import JudgeSettings, judge
+from ttf.tools.ab.measures import PAIRED
 from ttf.tools.ab.output import csv_text, document, markdown
 from ttf.tools.ab.page import write_page
 from ttf.tools.ab.stats.sequential import when_to_look
@@ -48,7 +50,10 @@ def fewest_repeats(study: ABStudy) -> int:
     """Of every arm, before this study can find any difference that is not one of crashes."""
     setup = study.setup
     looks = when_to_look(setup.repeats) if setup.sequential else ()
-    return judge_module.fewest_repeats(len(setup.arms), _settings(study, looks))
+    measures = len(PAIRED)
+    if setup.commands is not None:  # time, memory and perhaps a metric
+        measures = 2 + (setup.commands.metric is not None)
+    return judge_module.fewest_repeats(len(setup.arms), _settings(study, looks), measures)
 
 
 def _settings(study: ABStudy, looks: tuple[int, ...]) -> JudgeSettings:
@@ -121,7 +126,10 @@ def facts(study: ABStudy) -> dict[str, str]:
     out = {"command": record.command, "machine": record.machine}
     for arm in setup.arms:
         sets = ", ".join((*setup.sets, *arm.sets))
-        out[arm.name] = f"{_short_path(arm.toml)}{f' with {sets}' if sets else ''}"
+        told = shlex.join(arm.words) or _short_path(arm.toml)
+        out[arm.name] = f"{told}{f' with {sets}' if sets else ''}"
+    if setup.commands is not None and setup.commands.metric is not None:
+        out["metric"] = f"{setup.commands.metric} ({setup.commands.better} is better)"
     if record.parallel > 1:
         out["load"] = (
             f"up to {record.parallel} repeats ran at the same time, so the speeds are lower "

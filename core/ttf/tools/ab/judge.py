@@ -23,7 +23,7 @@ from ttf.tools.ab.analysis import (
     Interval,
 )
 from ttf.tools.ab.compare_arms import Blocks, PairTest
-from ttf.tools.ab.measures import last_quarter, loss_distance
+from ttf.tools.ab.measures import PAIRED, last_quarter, loss_distance
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.stats import fixed, rates, sequential, survival
 from ttf.tools.ab.stats.correction import holm
@@ -83,6 +83,7 @@ def judge(
     fixed_pairs = tuple(
         _fixed(a, b, blocks[a], blocks[b], level / len(pairs))
         for a, b in itertools.permutations(arms, 2)
+        if not any(s.of_command for s in samples)  # the hazard is one of steps
     )
     looks = tuple(
         InterimLook(blocks=look, alpha=spent)
@@ -104,9 +105,9 @@ def judge(
     )
 
 
-def fewest_repeats(arms: int, settings: JudgeSettings) -> int:
+def fewest_repeats(arms: int, settings: JudgeSettings, measures: int = len(PAIRED)) -> int:
     """Of every arm, to find any difference that is not one of crashes."""
-    return compare_arms.fewest_repeats(arms, settings.last_level)
+    return compare_arms.fewest_repeats(arms, settings.last_level, measures)
 
 
 def _decide(
@@ -164,7 +165,7 @@ def _summary(name: str, samples: Sequence[Sample], blocks: Blocks, confidence: f
         incidents=incidents,
         classes=dict(Counter(i.name for s in of_arm for i in s.incidents).most_common()),
         steps=steps,
-        steps_to_crash=steps / incidents if incidents else None,
+        steps_to_crash=steps / incidents if incidents and steps else None,
         samples_per_s=_mean([s.samples_per_s for s in finished]),
         peak_anon_mb=_mean([s.peak_anon_mb for s in finished]),
         memory_slope_mb_per_1k_steps=_mean([s.memory_slope_mb_per_1k_steps for s in finished]),
@@ -174,7 +175,7 @@ def _summary(name: str, samples: Sequence[Sample], blocks: Blocks, confidence: f
             for metric in names
             if (mean := _mean([s.metrics.get(metric) for s in finished])) is not None
         },
-        survival=survival.kaplan_meier(ends, confidence) if ends else (),
+        survival=survival.kaplan_meier(ends, confidence) if ends and steps else (),
     )
 
 

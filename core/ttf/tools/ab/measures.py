@@ -174,7 +174,53 @@ PAIRED: Final[tuple[Measure, ...]] = (
         worse="finds {} less in equal time",
     ),
 )
-MEASURES: Final[Mapping[str, Measure]] = {m.name: m for m in (CRASH_RATE, *PAIRED)}
+SECONDS: Final = "seconds"
+# By the direction that is better.
+METRICS: Final = {"lower": "metric", "higher": "metric (higher is better)"}
+# Only samples of commands have these.
+OF_COMMANDS: Final[tuple[Measure, ...]] = (
+    Measure(
+        name=SECONDS,
+        label="time",
+        scale="ratio",
+        higher_is_better=False,
+        margin=0.02,
+        unit="s",
+        read=lambda s: s.metrics.get(SECONDS),
+        is_headline=True,
+        heading="seconds",
+        short="time",
+        noun="time",
+        ranking="speed",
+        wins="is faster",
+        better="takes {} less time",
+        worse="takes {} more time",
+    ),
+    *(
+        Measure(
+            name=name,
+            label="metric",
+            scale="difference",
+            higher_is_better=name != METRICS["lower"],
+            margin=0.0,
+            read=lambda s, name=name: s.metrics.get(name),  # type: ignore[misc]
+            digits=4,
+            is_headline=True,
+            heading="metric",
+            short="metric",
+            noun="the metric",
+            ranking="best metric",
+            wins=wins,
+            better=f"has a metric {{}} {wins.removeprefix('is ')}",
+            worse=f"has a metric {{}} {worse}",
+        )
+        for name, wins, worse in (
+            (METRICS["lower"], "is lower", "higher"),
+            (METRICS["higher"], "is higher", "lower"),
+        )
+    ),
+)
+MEASURES: Final[Mapping[str, Measure]] = {m.name: m for m in (CRASH_RATE, *PAIRED, *OF_COMMANDS)}
 
 
 def last_quarter(sample: Sample) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ttf.text.terminal import echo
+from ttf.tools.ab.measures import METRICS
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.setup import Cell
 from ttf.tools.ab.study import ABStudy
@@ -63,6 +64,7 @@ def ending(sample: Sample) -> str:
         figures.append(f"{sample.samples_per_s:,.0f} samples/s")
     if sample.peak_anon_mb is not None:
         figures.append(f"{sample.peak_anon_mb:,.0f} MB")
+    figures += [f"metric {sample.metrics[m]:g}" for m in METRICS.values() if m in sample.metrics]
     if sample.wall_s is not None:
         figures.append(f"{sample.wall_s:.1f} s")
     return ", ".join(figures)

@@ -12,12 +12,14 @@ import os
 import signal
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.errors import DataMissing
+from ttf.errors import DataMissing, ExitCode
 from ttf.rundir.documents import FiledIncident, Summary
 from ttf.rundir.run_record import RunRecord
+from ttf.tools.ab.commands import read_command, start_command
 from ttf.tools.ab.sample import Curve, EvalPoint, RepeatIncident, RepeatOutcome, Sample
 from ttf.tools.ab.setup import ABSetup, Cell
 from ttf.tools.monitor.trend import theil_sen
@@ -58,18 +60,39 @@ def start_repeat(
             hint="Make this folder with the data in it, or start a new study.",
         )
     folder = study / "runs" / run_folder_name(setup, cell.arm, cell.block)
+    if setup.commands is not None:
+        return start_command(setup, cell, folder)
     words = [*train_words(setup, cell), *([] if allow_remote else ["--no-remote"])]
     return StartedRun(words, folder, cwd=Path(setup.cwd))
 
 
-def finish_repeat(cell: Cell, run: StartedRun, *, keep: bool) -> FinishedRun[Sample]:
+def finish_repeat(
+    setup: ABSetup, cell: Cell, run: StartedRun, *, keep: bool
+) -> FinishedRun[Sample]:
     """`keep`: the whole folder, with models and checkpoints."""
+    if setup.commands is not None:
+        sample = read_command(setup, cell, run)
+        tidy(run.folder, keep=True)
+        finished = finished_repeat(sample, refused(sample))
+        # Its own code (127: not found) means nothing as one of ours.
+        invalid = finished.result == "invalid"
+        return replace(finished, exit_code=int(ExitCode.USAGE)) if invalid else finished
     error = run.error if run.exit_code else None
     sample = read_sample(cell, run.folder, run.exit_code, error, run.started_at, run.wall_s)
     evaluating_s = evaluating_seconds(run.folder)
     if not keep:
         tidy(run.folder, keep=True)
     return finished_repeat(sample, error, evaluating_s)
+
+
+def refused(sample: Sample) -> Mapping[str, Any]:
+    """The error of a study that needs this command."""
+    if sample.outcome != "invalid":
+        return {"class": "TtfError", "message": sample.reason}
+    return {
+        "class": "ConfigError",
+        "message": f"The command does not start ({sample.reason}): {sample.arm}",
+    }
 
 
 def finished_repeat(

@@ -60,6 +60,11 @@ class Sample:
     exact: bool | None = None
 
     @property
+    def of_command(self) -> bool:
+        """A repeat of anybody's command: it has no steps, rows or curves."""
+        return "seconds" in self.metrics
+
+    @property
     def counted(self) -> bool:
         return self.outcome in COUNTED
 

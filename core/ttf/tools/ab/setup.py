@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ttf.rundir.confined import is_plain_name
 from ttf.tools.ab.sample import Sample
@@ -74,6 +74,21 @@ class Arm:
     sets: tuple[str, ...] = ()  # of this arm only, as for `--set`
     evaluate_every: int | None = None  # our choice; None: the arm's own configuration decides
     slug: str  # the name in folder names
+    words: tuple[str, ...] = ()  # of a command; then there is no `toml`
+
+
+Better = Literal["lower", "higher"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandTerms:
+    """What commands share."""
+
+    metric: str | None  # a regular expression with one group, of what they print
+    better: Better
+    run_limit_s: float | None  # a repeat that still works then is clean, and is ended
+    pins: Mapping[str, str]  # variables of native libraries when the study began
+    scripts: Mapping[str, str]  # SHA-256 of the files that the commands name, by path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +106,7 @@ class ABSetup:
     alpha: float = 0.05
     power: float = 0.8
     margins: Mapping[str, float] = field(default_factory=dict)  # by measure, if not the default
+    commands: CommandTerms | None = None  # None: the arms are configurations
 
     @property
     def problem(self) -> str:
@@ -98,6 +114,8 @@ class ABSetup:
         program did not write, and slugs become names of folders."""
         if not all(is_plain_name(arm.slug) for arm in self.arms):
             return "The slug of an arm must be a valid name of a folder."
+        if any(bool(arm.words) != (self.commands is not None) for arm in self.arms):
+            return "All arms of a study are commands, or none is."
         if len(set(self.names)) < len(self.arms) or not 2 <= len(self.arms) <= _MOST_ARMS:
             return f"A study has 2 to {_MOST_ARMS} arms of different names."
         if not 1 <= self.repeats <= _MOST_REPEATS:
@@ -122,6 +140,8 @@ class ABSetup:
 
     @property
     def configs(self) -> Mapping[str, str]:
+        if self.commands is not None:
+            return self.commands.scripts
         return {arm.toml: arm.toml_sha256 for arm in self.arms}
 
     def problem_with(self, sample: Sample) -> str:

@@ -19,9 +19,11 @@ from ttf.host.version import __version__
 from ttf.rundir.removing import remove_if_there
 from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.ab.arms import arms_from, check_arms
+from ttf.tools.ab.commands import arms_of, terms_of
+from ttf.tools.ab.measures import METRICS
 from ttf.tools.ab.repeat import finish_repeat, run_folder_name, start_repeat
 from ttf.tools.ab.sample import Sample
-from ttf.tools.ab.setup import ABSetup, Cell, next_wave
+from ttf.tools.ab.setup import ABSetup, Better, Cell, next_wave
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.study import RESULT, Study
@@ -52,7 +54,12 @@ class ABStudy(Study[ABSetup, Sample]):
     record: StudyRecord = field(default_factory=StudyRecord)
 
     def settings(self) -> dict[str, Any]:
-        return {"setup": asdict(self.setup), "record": asdict(self.record)}
+        setup = asdict(self.setup)
+        if self.setup.commands is None:  # as before there were arms that are commands
+            del setup["commands"]
+            for arm in setup["arms"]:
+                del arm["words"]
+        return {"setup": setup, "record": asdict(self.record)}
 
     @classmethod
     def restored(
@@ -190,7 +197,7 @@ class _BlockPlanner(Planner[Cell, Sample]):
         return start_repeat(study.setup, task, study.folder, allow_remote=study.allow_remote)
 
     def finish(self, task: Cell, run: StartedRun) -> FinishedRun[Sample]:
-        return finish_repeat(task, run, keep=self.limits.keep_runs)
+        return finish_repeat(self.study.setup, task, run, keep=self.limits.keep_runs)
 
 
 def begin(
@@ -212,6 +219,29 @@ def begin(
     for note in notes:
         say(note)
     setup = ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
+    return _new_or_earlier(setup, out, command)
+
+
+def begin_commands(
+    texts: Sequence[str],
+    *,
+    metric: str | None = None,
+    better: Better = "lower",
+    run_limit_s: float | None = None,
+    out: Path | None = None,
+    command: str = "",
+    margins: Mapping[str, float] | None = None,
+    **setup_fields: Any,
+) -> ABStudy:
+    """As `begin`, of anybody's commands."""
+    arms = arms_of(texts)
+    terms = terms_of(arms, metric=metric, better=better, run_limit_s=run_limit_s)
+    own = {METRICS[better] if name == "metric" else name: m for name, m in (margins or {}).items()}
+    setup = ABSetup(arms=arms, cwd=str(Path.cwd()), commands=terms, margins=own, **setup_fields)
+    return _new_or_earlier(setup, out, command)
+
+
+def _new_or_earlier(setup: ABSetup, out: Path | None, command: str) -> ABStudy:
     if setup.problem:
         raise ConfigError(setup.problem)
     folder = ABStudy.find(setup.identity, out)

@@ -77,7 +77,9 @@ class CommandExperiment(Experiment):
         broken = not_comparable(end, unchanged) if trial.ablated else ""
         result = "invalid" if broken else end.result
         crashed = result == "crash"
-        error = {"class": "ConfigError", "message": self._refused(end.how)}
+        error = {"class": "TtfError", "message": end.how}
+        if result == "invalid":
+            error = {"class": "ConfigError", "message": self._refused(end.how)}
         finished = BisectRun(
             **trial._asdict(),
             result=result,

@@ -51,6 +51,7 @@ class CommandEnd:
     python_error: str = ""  # the class of the exception that ended it
     exit_code: int = 0
     peak_anon_mb: float | None = None
+    wall_s: float | None = None  # of the command, without the guard's start
 
 
 def start_guarded(
@@ -111,9 +112,14 @@ def end_of_command(run: StartedRun) -> CommandEnd:
     filed = [read_incident(folder) for folder in folders]
     classes = tuple(dict.fromkeys(incident["class"] for incident in filed))
     said = [line for line in run.words_said.splitlines() if line and not line.startswith(_GUARD)]
-    peak = RunRecord(run.folder).summary().get("peak_anon_mb")
+    summary = RunRecord(run.folder).summary()
+    peak, wall_s = summary.get("peak_anon_mb"), summary.get("wall_s")
+    if not summary:  # the guard itself ended: that says nothing about the command
+        last = next(iter(run.words_said.splitlines()[-1:]), "")
+        how = f"ttf guard ended with exit code {run.exit_code}: {last[:_LONGEST]}"
+        return CommandEnd(result="void", how=how, exit_code=run.exit_code)
     if run.survived:
-        return CommandEnd(result="clean", peak_anon_mb=peak)
+        return CommandEnd(result="clean", peak_anon_mb=peak, wall_s=wall_s)
     code, signum = run.exit_code, next((i.get("signal") for i in filed), None)
     error = _python_error(said) if "python-error" in classes else ""
     how = signal_name(signum) if signum else f"exit code {code}"
@@ -126,6 +132,7 @@ def end_of_command(run: StartedRun) -> CommandEnd:
         python_error=error,
         exit_code=code,
         peak_anon_mb=peak,
+        wall_s=wall_s,
     )
 
 

@@ -35,12 +35,12 @@ def markdown(
 
 def _arms(analysis: Analysis) -> str:
     called = words.letters(analysis)
-    head = ("", "arm", "repeats", "crashed", "interval", "how", *words.HEADINGS)
-    rows = [_arm(arm, called[arm.name]) for arm in analysis.arms]
-    return f"{_table(head, rows)}\n\n{words.BELOW_ARMS}"
+    head = ("", "arm", "repeats", "crashed", "interval", "how", *words.headings(analysis))
+    rows = [_arm(arm, called[arm.name], words.columns(analysis)) for arm in analysis.arms]
+    return f"{_table(head, rows)}\n\n{words.below_arms(analysis)}"
 
 
-def _arm(arm: ArmSummary, letter: str) -> Sequence[str]:
+def _arm(arm: ArmSummary, letter: str, columns: Sequence[str]) -> Sequence[str]:
     return (
         letter,
         arm.name,
@@ -48,7 +48,7 @@ def _arm(arm: ArmSummary, letter: str) -> Sequence[str]:
         words.crash_count(arm),
         words.rate_interval(arm),
         words.endings(arm),
-        *(words.figure(metric, words.arm_value(arm, metric)) for metric in words.COLUMNS),
+        *(words.figure(metric, words.arm_value(arm, metric)) for metric in columns),
     )
 
 

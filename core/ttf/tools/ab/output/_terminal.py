@@ -14,7 +14,6 @@ from ttf.tools.ab.output import words
 
 WIDTH: Final = 100
 _LONGEST: Final = 12  # longer names are written in full above the table
-_HEADER: Final = ("arm", "crashed", "lost", *words.HEADINGS)
 _OTHERS: Final = 3  # with more arms, pairs without the first arm are shown only if they differ
 
 
@@ -44,19 +43,20 @@ def _arms(analysis: Analysis) -> Iterator[str]:
     if max(map(len, lines)) > WIDTH:  # the comparisons below have the intervals too
         lines = list(_table_lines(list(_arm_rows(analysis, names, intervals=False))))
     yield from lines
-    yield words.BELOW_ARMS
+    yield words.below_arms(analysis)
 
 
 def _arm_rows(
     analysis: Analysis, names: dict[str, str], *, intervals: bool
 ) -> Iterator[Sequence[str]]:
     """For each arm its values, the differences to the first arm, and the intervals."""
-    yield _HEADER
+    columns = words.columns(analysis)
+    yield ("arm", "crashed", "lost", *words.headings(analysis))
     first = analysis.arms[0].name if analysis.arms else ""
     for place, arm in enumerate(analysis.arms):
-        values = [words.figure(metric, words.arm_value(arm, metric)) for metric in words.COLUMNS]
+        values = [words.figure(metric, words.arm_value(arm, metric)) for metric in columns]
         yield (names[arm.name], words.crash_count(arm), str(arm.lost), *values)
-        metrics = words.COLUMNS if place else ()
+        metrics = columns if place else ()
         against = [words.comparison(analysis, first, arm.name, metric) for metric in metrics]
         effects = ["" if c is None else words.effect(c, c.effect) for c in against]
         if any(effects):
@@ -64,7 +64,7 @@ def _arm_rows(
             if intervals:
                 yield ("  interval", "", "", *map(_bounds, against))
         elif arm.runs:
-            yield ("", words.rate_interval(arm), "", *("" for _ in words.COLUMNS))
+            yield ("", words.rate_interval(arm), "", *("" for _ in columns))
 
 
 def _bounds(c: Comparison | None) -> str:

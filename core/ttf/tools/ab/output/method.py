@@ -18,6 +18,10 @@ _MEANING: Final[Mapping[str, str]] = {
         "repeat with any incident counts as crashed: it survived if it finished anyway, "
         "otherwise it is lost."
     ),
+    "a repeat of a command": (
+        "The command under ttf guard, in its own processes. A repeat crashed if it died of a "
+        "signal, ended with another exit code than 0, or hung."
+    ),
     "a pair": (
         "The repeats of one block have the same seed and ran one after another, in a random, "
         "balanced order. Speed, memory and quality are compared within such pairs. If the "
@@ -72,6 +76,10 @@ def meaning(analysis: Analysis) -> Iterator[Row]:
         "looks": ", ".join(f"{look.alpha:.2g} after {look.blocks}" for look in analysis.looks),
     }
     for what, text in _MEANING.items():
+        if what in ("a repeat", "survival") and words.of_commands(analysis):
+            continue
+        if what == "a repeat of a command" and not words.of_commands(analysis):
+            continue
         if what != "sequential" or analysis.looks:
             yield what, text.format(**values)
 

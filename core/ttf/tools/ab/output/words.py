@@ -7,16 +7,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ttf.tools.ab.analysis import Analysis, ArmSummary, Bitwise, Comparison, Fixed, Interval
-from ttf.tools.ab.measures import MEASURES
+from ttf.tools.ab.measures import MEASURES, METRICS, PAIRED, SECONDS
 
-# The measures in every table of arms, after the crashes.
-COLUMNS: Final = tuple(name for name, measure in MEASURES.items() if measure.heading)
-HEADINGS: Final = tuple(MEASURES[name].heading for name in COLUMNS)
-BELOW_ARMS: Final = (
+_COLUMNS: Final = tuple(measure.name for measure in PAIRED if measure.heading)
+_BELOW_ARMS: Final = (
     "Growth: MB of memory per 1,000 steps. Values are means of the repeats that finished."
 )
+_BELOW_COMMANDS: Final = "Values are means of the repeats that finished."
 _LONG_NAME: Final = 32
 _MOST_NAMED: Final = 3  # more names are replaced by their number
+
+
+def of_commands(analysis: Analysis) -> bool:
+    return any(SECONDS in arm.metrics for arm in analysis.arms)
+
+
+def columns(analysis: Analysis) -> tuple[str, ...]:
+    """The measures in every table of arms, after the crashes."""
+    if not of_commands(analysis):
+        return _COLUMNS
+    known = {name for arm in analysis.arms for name in arm.metrics}
+    return (SECONDS, "peak_anon_mb", *(name for name in METRICS.values() if name in known))
+
+
+def headings(analysis: Analysis) -> tuple[str, ...]:
+    return tuple(MEASURES[name].heading for name in columns(analysis))
+
+
+def below_arms(analysis: Analysis) -> str:
+    return _BELOW_COMMANDS if of_commands(analysis) else _BELOW_ARMS
 
 
 def letter(place: int) -> str:

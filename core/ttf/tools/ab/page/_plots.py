@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from ttf.tools.ab.analysis import Analysis
+from ttf.tools.ab.measures import MEASURES
 from ttf.tools.ab.output import words
 from ttf.tools.ab.page._arms import arms_of
 from ttf.tools.ab.page._dots import Dot, dot_chart
@@ -62,6 +63,12 @@ class Study:
 
 
 def plots(study: Study) -> list[Figure]:
+    if words.of_commands(study.analysis):
+        titles = {"seconds": "Time, s", "peak_anon_mb": "Peak memory, MB"}
+        return [
+            _dots(study, name, titles.get(name, "Metric"), MEASURES[name].read)
+            for name in words.columns(study.analysis)
+        ]
     return [
         _survival(study),
         _dots(study, "samples_per_s", "Throughput, samples/s", lambda s: s.samples_per_s),

@@ -67,7 +67,7 @@ def _cells(analysis: Analysis, summary: ArmSummary) -> Iterator[tuple[str, str, 
     rate = f"rate {interval}" if interval else ""
     yield "repeats", str(summary.runs), ()
     yield "crashed", words.crash_count(summary), (rate, words.endings(summary))
-    for metric, name in zip(words.COLUMNS, words.HEADINGS, strict=True):
+    for metric, name in zip(words.columns(analysis), words.headings(analysis), strict=True):
         figure = words.figure(metric, words.arm_value(summary, metric))
         c = words.comparison(analysis, analysis.arms[0].name, summary.name, metric)
         if c is None or c.effect is None:
