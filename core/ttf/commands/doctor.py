@@ -11,7 +11,7 @@ import click
 from ttf.commands import _options as options
 from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
-from ttf.errors import ExitCode
+from ttf.errors import ConfigError, ExitCode
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import Part
@@ -34,6 +34,7 @@ Examples:
   ttf doctor                              this machine and this environment
   ttf doctor run.toml                     also the data, the plan and three real steps of a run
   ttf doctor --check coload --check memory -v
+  ttf doctor --python ~/other-env/bin/python    an environment that has no ttf
   ttf doctor --json > doctor.json || echo unsafe
 \b
 Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wrong;
@@ -46,15 +47,26 @@ list counts.
     "--check",
     "wanted",
     multiple=True,
-    type=options.Suggesting("check", _ids),
+    shell_complete=lambda context, option, text: [i for i in _ids() if i.startswith(text)],
     metavar="ID",
     help="Run only this check; may be given several times. [default: all]",
+)
+@options.path(
+    "--python",
+    metavar="PATH",
+    help="Examine another Python, or the folder of its environment. It needs no ttf: small scripts "
+    "of its standard library look at versions, OpenMP runtimes, and load its libraries together.",
 )
 @click.option("--list-checks", is_flag=True, help="List the checks, and run none of them.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each result.")
 @options.as_json
 def command(
-    run_toml: Path | None, wanted: tuple[str, ...], list_checks: bool, verbose: bool, as_json: bool
+    run_toml: Path | None,
+    wanted: tuple[str, ...],
+    python: Path | None,
+    list_checks: bool,
+    verbose: bool,
+    as_json: bool,
 ) -> int:
     """Check whether this machine, this environment and this configuration are safe.
 
@@ -67,7 +79,13 @@ def command(
     from ttf.tools.doctor.diagnosis import check_run_toml
     from ttf.tools.doctor.registry import chosen
 
-    checks = chosen(wanted)
+    if python is not None and run_toml is not None:
+        raise ConfigError(
+            "--python examines another environment, which has no ttf, so it cannot be combined "
+            "with RUN.toml.",
+            hint=f"ttf doctor --python {quoted(python)}",
+        )
+    checks = chosen(wanted) if python is None else _foreign_checks(python, wanted)
     if list_checks:
         _list(checks, as_json)
         return int(ExitCode.DONE)
@@ -80,8 +98,22 @@ def command(
     else:
         show()
         show(report.last_line(results, all_made=not wanted))
-        _what_next(results, run_toml)
+        if python is None:
+            _what_next(results, run_toml)
     return int(report.exit_code(results))
+
+
+def _foreign_checks(python: Path, wanted: tuple[str, ...]) -> list[Check]:
+    from ttf.process.interpreter import interpreter
+    from ttf.tools.doctor.foreign import ForeignPython
+    from ttf.tools.doctor.foreign_checks import checks_of
+
+    try:
+        found = ForeignPython(interpreter(str(python)))
+    except ValueError as error:
+        raise ConfigError(f"--python: {error}.") from None
+    assert found.facts  # raises if it is no Python
+    return checks_of(found, wanted)
 
 
 def _list(checks: list[Check], as_json: bool) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from ttf.errors import ConfigError, suggestion
 from ttf.machine.thread_variables import THREAD_VARIABLES, thread_environment
+from ttf.process.interpreter import interpreter
 from ttf.tools.bisect.factors import Factor
 from ttf.tools.studies.guarded_run import PINNED
 
@@ -170,23 +170,6 @@ def _python(text: str, words: Sequence[str]) -> Factor:
     return Factor(
         name=f"{PYTHON}:{text}", what=f"interpreter {path}", edits={PYTHON: path}, component=True
     )
-
-
-def interpreter(text: str) -> str:
-    """The executable that a person means: a file, a virtual environment, or a name on PATH. Raises
-    ValueError."""
-    given = Path(text).expanduser()
-    if given.is_dir():
-        inside = [given / "bin" / "python", given / "python"]
-        given = next((path for path in inside if path.is_file()), given)
-        if given.is_dir():
-            raise ValueError(f"{text} is a folder without bin/python.")
-    found = shutil.which(str(given) if os.sep in str(given) else text)
-    if found is None:
-        why = "it is not executable" if given.is_file() else "there is no such file"
-        raise ValueError(f"{why}: {text}")
-    # Not resolved: the link in a virtual environment is what makes it one.
-    return str(Path(found).absolute())
 
 
 # --- edits of a command --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Final
 
 from ttf.hookspecs import Cause, Verdict
 from ttf.host.plugins import OURS
+from ttf.text.shell import quoted
 from ttf.tools.doctor.context import Examination
 
 DOCS: Final = "docs/doctor.md"
@@ -20,6 +21,13 @@ class Check:
     run: Callable[[Examination], Verdict]
     of_run: bool = False  # the check needs a configuration
     distribution: str = OURS
+    python: str = ""  # of another Python: its path
+
+    @property
+    def again(self) -> str:
+        """The command that makes this check alone."""
+        python = f" --python {quoted(self.python)}" if self.python else ""
+        return f"ttf doctor{python} --check {quoted(self.id)} -v"
 
 
 def ok(detail: str, *evidence: str) -> Verdict:

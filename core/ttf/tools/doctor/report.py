@@ -12,7 +12,6 @@ from typing import Any, Final
 from ttf.errors import ExitCode, TtfError
 from ttf.hookspecs import Status, Verdict
 from ttf.host.plugins import OURS
-from ttf.text.shell import quoted
 from ttf.text.terminal import Line, Part, is_terminal, line_of
 from ttf.text.wrapping import wrapped
 from ttf.tools.doctor.check import DOCS, Check, skip, warn
@@ -107,7 +106,7 @@ def lines(result: Result, *, width: int, verbose: bool) -> Iterator[Line]:
         yield line_of(_INDENT, Part(_REMEDY, "bold"), first.removeprefix(_REMEDY))
         yield from _indented(rest)
     if verdict.status == "fail" and not verbose:
-        yield line_of(f"{_INDENT}more: ttf doctor --check {quoted(result.check.id)} -v")
+        yield line_of(f"{_INDENT}more: {result.check.again}")
 
 
 def _indented(lines: Sequence[str]) -> Iterator[Line]:
