@@ -67,6 +67,7 @@ OUTSIDE = {
     "tools/bench/training.py": OWN,
     "tools/bisect/runs.py": MESSAGE,
     "tools/bisect/study.py": "removes an empty folder",
+    "tools/doctor/foreign.py": OWN,
     "tools/doctor/openmp.py": SYSTEM,
     "tools/doctor/run_tasks.py": MESSAGE,
     "tools/doctor/trial.py": OWN,

@@ -3,7 +3,6 @@ that may die. What needs no import of its libraries is read here, from their met
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from ttf.incidents.classify import classify
 from ttf.incidents.death import KilledByUs, ProcessEnd
 from ttf.incidents.gather import Witness
 from ttf.process.lifeline import parent_death_signal
+from ttf.rundir.confined import parsed_json
 from ttf.supervise.isolated_tasks import Ended, Task
 from ttf.tools.doctor.packages import normal
 from ttf.tools.doctor.task_failures import one_line
@@ -189,7 +189,7 @@ def _notes(text: str) -> tuple[Mapping[str, Any], ...]:
     for line in text.splitlines():
         if line.startswith(_MARK):
             try:
-                found.append(json.loads(line.removeprefix(_MARK)))
+                found.append(parsed_json(line.removeprefix(_MARK).encode()))
             except ValueError:  # cut by its death
                 continue
     return tuple(found)
