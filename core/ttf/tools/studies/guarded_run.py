@@ -128,7 +128,7 @@ def end_of_command(run: StartedRun) -> CommandEnd:
     return CommandEnd(
         result=_result(code, classes, "\n".join(said[-20:])),
         classes=classes,
-        how=how if code else "",
+        how=how if code or classes else "",
         python_error=error,
         exit_code=code,
         peak_anon_mb=peak,
