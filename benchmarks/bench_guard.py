@@ -7,6 +7,11 @@ bounds, the load of the machine meanwhile, and the share of one processor that t
 during the loop, which does not depend on the load (Linux).
 
     python benchmarks/bench_guard.py --pairs 8     # about three minutes
+    python benchmarks/bench_guard.py --output file    # or pipe: prints each step there, as with tee
+
+With `--output`, the loop prints a line for each step to standard output, and standard error goes to
+the same place: a file, or a pipe to `cat > file`. Then the guarded Python prints at once, and keeps a
+copy of what goes into a pipe; both are in the ratio.
 
 One process of the same loop is up to 5% faster or slower than the next for all its life (measured,
 also with two of them in turns of 4 s): the ratio of a few pairs cannot show less than that. The
@@ -45,20 +50,26 @@ for _ in range(20):
 began, cpu = time.perf_counter(), parents_cpu()
 for number in range(int(sys.argv[1])):
     loss = step()
-    if number % 50 == 0:
+    if len(sys.argv) > 3:
+        print(f"step {number} loss {loss:.4f}")
+    elif number % 50 == 0:
         print(f"step {number} loss {loss:.4f}", file=sys.stderr, flush=True)
-print(time.perf_counter() - began, parents_cpu() - cpu)
+with open(sys.argv[2], "w") as file:
+    print(time.perf_counter() - began, parents_cpu() - cpu, file=file)
 """
 GUARD = ["-m", "ttf", "guard", "--memory-limit", "64G", "--hang-timeout", "600", "--"]
 
 
-def measured(folder: Path, steps: int, *, guarded: bool) -> tuple[float, float]:
+def measured(folder: Path, steps: int, output: str, *, guarded: bool) -> tuple[float, float]:
     """Seconds of one run of the loop by its own clock, and of its parent's processor time."""
     words = [sys.executable, *(GUARD if guarded else []), *([sys.executable] if guarded else [])]
-    done = subprocess.run(
-        [*words, str(folder / "loop.py"), str(steps)], cwd=folder, capture_output=True, check=True
-    )
-    elapsed, cpu = map(float, done.stdout.split())
+    words += [str(folder / "loop.py"), str(steps), "times", *([output] if output else [])]
+    if output == "pipe":
+        words = ["bash", "-o", "pipefail", "-c", '"$@" 2>&1 | cat > log', "bash", *words]
+    with (folder / "log").open("wb") as log:
+        said = log if output == "file" else subprocess.DEVNULL
+        subprocess.run(words, cwd=folder, stdout=said, stderr=said, check=True)
+    elapsed, cpu = map(float, (folder / "times").read_text().split())
     return elapsed, cpu
 
 
@@ -74,15 +85,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--output", choices=["file", "pipe"], default="")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "loop.py").write_text(LOOP)
-        steps = max(50, int(200 * given.seconds / measured(folder, 200, guarded=False)[0]))
+        steps = max(
+            50, int(200 * given.seconds / measured(folder, 200, given.output, guarded=False)[0])
+        )
         ratios, shares = [], []
         for pair in range(given.pairs):
             order = (True, False) if pair % 2 == 0 else (False, True)
-            runs = {guarded: measured(folder, steps, guarded=guarded) for guarded in order}
+            runs = {
+                guarded: measured(folder, steps, given.output, guarded=guarded) for guarded in order
+            }
             (guarded, cpu), (bare, _) = runs[True], runs[False]
             ratios.append(guarded / bare)
             shares.append(cpu / guarded)
