@@ -120,6 +120,11 @@ class Row:
     def phases(self) -> Counter[str]:
         return sum((verdict.phases for verdict in self.verdicts), Counter())
 
+    @property
+    def most(self) -> dict[str, float]:
+        names = [name for verdict in self.verdicts for name in verdict.most]
+        return {n: max(v.most.get(n, 0.0) for v in self.verdicts) for n in dict.fromkeys(names)}
+
     def share(self, name: str) -> str:
         """'20/20' of what applies."""
         values = [v for verdict in self.verdicts if (v := getattr(verdict, name)) is not None]

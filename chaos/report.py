@@ -69,6 +69,9 @@ def phases(rows: Sequence[Row]) -> list[str]:
         hits = ", ".join(f"{phase} {count}" for phase, count in row.phases.most_common())
         if hits:
             lines += [f"Where `{row.fault.name}` struck: {hits}.", ""]
+        most = ", ".join(f"{value:.1f} {name}" for name, value in row.most.items())
+        if most:
+            lines += [f"Most in `{row.fault.name}`, of one process: {most}.", ""]
     return lines
 
 

@@ -43,6 +43,8 @@ class Verdict:
     phases: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     """Whatever is not as promised, in words; empty: all is well."""
+    most: dict[str, float] = field(default_factory=dict)
+    """The largest value of each measure that was seen."""
     seconds: float = 0.0
 
     @property
@@ -60,6 +62,10 @@ class Verdict:
             self.bounds.append(death.bound)
             if death.redone > death.bound:
                 self.problems.append(f"{death.redone} steps redone, at most {death.bound}: {death}")
+
+    def saw(self, **measured: float) -> None:
+        for name, value in measured.items():
+            self.most[name] = max(value, self.most.get(name, 0.0))
 
     def require(self, holds: bool, problem: str) -> bool:
         if not holds:
