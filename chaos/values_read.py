@@ -53,22 +53,23 @@ def _zarr(path: Path) -> Values:
     with tempfile.TemporaryDirectory() as there:
         copy = Path(there) / path.name
         shutil.copytree(path, copy, ignore=_no_files)
-        return {name: array[...] for name, array in _arrays(zarr.open(str(copy), mode="r"))}
+        # One by one: a group is looked into by tasks that tell of their errors on the terminal.
+        folders = [folder for folder in (copy, *copy.iterdir()) if _is_array(folder)]
+        opened = {f.name: zarr.open_array(str(f), mode="r") for f in folders}
+        return {name: array[...] for name, array in opened.items() if array.nbytes <= MOST_BYTES}
+
+
+def _is_array(folder: Path) -> bool:
+    if (folder / ".zarray").is_file():
+        return True
+    document = folder / "zarr.json"
+    return document.is_file() and b'"array"' in document.read_bytes()
 
 
 def _no_files(folder: str, names: list[str]) -> set[str]:
     # Links and pipes: a reader that opens one may never end.
     paths = ((name, Path(folder) / name) for name in names)
     return {name for name, path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())}  # fmt: skip
-
-
-def _arrays(opened: Any) -> Iterator[tuple[str, Any]]:
-    import zarr
-
-    found = {"vectors": opened} if isinstance(opened, zarr.Array) else dict(opened.arrays())
-    for name, array in found.items():
-        if array.nbytes <= MOST_BYTES:
-            yield name, array
 
 
 # --- what each command shows of what it read ------------------------------------------------------
@@ -120,7 +121,8 @@ def _scores_of(q: NDArray[Any], d: NDArray[Any], scores: NDArray[Any]) -> bool:
 
 def _unit(rows: NDArray[Any]) -> NDArray[Any]:
     long = rows.astype(np.float64)
-    return long / np.linalg.norm(long, axis=1, keepdims=True)
+    unit: NDArray[Any] = long / np.linalg.norm(long, axis=1, keepdims=True)
+    return unit
 
 
 _JUDGES: Final[dict[str, Callable[[list[str], Path, Path], str]]] = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ttf.errors import PluginBroken, TtfError
+from ttf.errors import PluginBroken, Stopped, TtfError
 from ttf.host.at_work import at_work
 from ttf.host.installed import PluginInfo
 
@@ -47,6 +50,42 @@ class Blamed:
                 raise broken(self._info, f"failed in {name}()", error) from error
 
         return call
+
+
+@contextlib.contextmanager
+def loading(info: PluginInfo) -> Iterator[None]:
+    """Whatever the import raises becomes PluginBroken, except what a signal raised in it."""
+    with _interrupts() as arrived:
+        try:
+            yield
+        except Stopped:
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and arrived():
+                raise
+            raise broken(info, "failed to load", error) from error
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    # A module that raises KeyboardInterrupt looks like one that Ctrl-C interrupted.
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield lambda: False
+        return
+    arrived = False
+
+    def note(signum: int, frame: Any) -> Any:
+        nonlocal arrived
+        arrived = True
+        return before(signum, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: arrived
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # else the module has set one
+            signal.signal(signal.SIGINT, before)
 
 
 def broken(info: PluginInfo, did: str, error: BaseException) -> PluginBroken:

@@ -41,7 +41,7 @@ from ttf.host.installed import (
     ours as ours,
 )
 from ttf.host.observers import Observers
-from ttf.host.plugin_faults import Blamed, broken
+from ttf.host.plugin_faults import Blamed, loading
 
 if TYPE_CHECKING:
     from ttf.contracts import (
@@ -64,12 +64,8 @@ def load(kind: Kind, name: str) -> Factory:
     """Imports the plugin and returns its factory; does not check if it can run here."""
     info = find(kind, name)
     hook = _HOOKS.get(kind, f"ttf_{kind}")
-    try:
+    with loading(info):
         factory = getattr(_hooks_of(info), hook)(name=info.name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise broken(info, "failed to load", error) from error
     if factory is None:
         raise PluginBroken(
             f"The distribution {info.distribution} offers {info.reference}, but its hook {hook} "
@@ -175,15 +171,11 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
     """An observer's hooks, if it can work here: a module or object may have a function
     `availability`, as factories do."""
     info = find("observer", name)
-    try:
+    with loading(info):
         hooks = _hooks_of(info)
         ask = getattr(info.entry_point.load(), "availability", None)
         with at_work(info, "in availability() of", brief=True):
             state = ask() if callable(ask) else Availability(ok=True)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise broken(info, "failed to load", error) from error
     _require_available(info, state)
     return info, hooks
 

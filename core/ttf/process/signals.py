@@ -51,6 +51,10 @@ class StopRequest:
         _put_back(self._before)
         self._before = {}
 
+    def asked(self) -> bool:
+        """For what only waits meanwhile and does not end by itself."""
+        return bool(self._signum)
+
     def raise_if_asked(self) -> None:
         if self._signum:
             raise StopAsked(self._signum)

@@ -109,8 +109,7 @@ class RunFolder:
                         "another --out."
                     ),
                 )
-            for name in FOLDERS:
-                (path / name).mkdir(exist_ok=True)
+            folder.make_folders()
         except (OSError, StorageError) as error:
             if made and path is not None:
                 _remove_partial(path)
@@ -118,6 +117,15 @@ class RunFolder:
                 raise
             raise storage_error(error, str(path or "runs")) from error
         return folder
+
+    def make_folders(self) -> None:
+        """Those that are missing: a copy of a run may come without the empty ones. Raises
+        StorageError."""
+        try:
+            for name in FOLDERS:
+                (self.path / name).mkdir(exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, str(self.path)) from error
 
     def abandon(self, *, refused: bool = False) -> None:
         """Removes what `new` made, if no run began in it: bad input leaves no folder behind.

@@ -37,6 +37,7 @@ class Task:
     quiet_s: float | None = None  # the task is also ended after so long without a message
     # It is also ended if it neither computes nor reads for so long (Linux).
     idle_s: float | None = None
+    idle_at: str = ""  # only in this stage (see `Ended.stage`); empty: in each
     process: ProcessName = "command"  # how the explanation of a death names the process
     heard: Callable[[Mapping[str, Any]], None] | None = None  # called with each message at once
 
@@ -57,11 +58,15 @@ class Ended:
     @property
     def stage(self) -> str:
         """The last stage that the task reported."""
-        return next((str(note["at"]) for note in reversed(self.notes) if "at" in note), "")
+        return _stage(self.notes)
 
     @property
     def well(self) -> bool:
         return self.death is None and self.error is None
+
+
+def _stage(notes: Sequence[Mapping[str, Any]]) -> str:
+    return next((str(note["at"]) for note in reversed(notes) if "at" in note), "")
 
 
 def run(task: Task) -> Ended:
@@ -132,8 +137,11 @@ class _Running:
             self._kill("hang", f"it did not finish within {task.deadline_s:.0f} s")
         elif task.quiet_s is not None and now - self._heard_at > task.quiet_s:
             self._kill("hang", f"it sent no message for {task.quiet_s:.0f} s")
-        elif task.idle_s is not None and self._idle(now) > task.idle_s:
+        elif task.idle_s is not None and self._must_work() and self._idle(now) > task.idle_s:
             self._kill("hang", f"it did nothing for {task.idle_s:.0f} s: it was waiting")
+
+    def _must_work(self) -> bool:
+        return not self._task.idle_at or _stage(self._messages) == self._task.idle_at
 
     def _idle(self, now: float) -> float:
         done = ticks(self.child.pid), bytes_moved(self.child.pid)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import StorageError
-from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience, wait
+from ttf.rundir.disk_retry import LONGEST_PAUSE_S, Patience
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.verified_folders import newest_step, prune
 from ttf.text.shell import quoted
@@ -53,17 +53,20 @@ class Saver:
         on_saved: Callable[[int, Path, float], None],
         say: Callable[[str], None],
         sync_first: Callable[[], None] | None = None,
+        stop_asked: Callable[[], bool] = lambda: False,
     ) -> None:
         """`on_saved(step, path, seconds)` is called in the thread when a checkpoint is durable and
         was read back, before older ones are removed. `say` is called in the main thread only.
         `sync_first` is called in the thread and makes durable what must not be behind a checkpoint
-        (metrics); if it raises StorageError, that checkpoint fails."""
+        (metrics); if it raises StorageError, that checkpoint fails. `stop_asked`: somebody wants
+        the run to end, so `flush` waits for the disk no longer."""
         self._folder = folder
         self._keep = keep
         self._flight = flight
         self._on_saved = on_saved
         self._say = say
         self._sync_first = sync_first
+        self._stop_asked = stop_asked
         self._patience = Patience(retry_s)
         # Both threads use it: a deque's append and popleft are thread-safe.
         self._notes: deque[str] = deque()
@@ -106,8 +109,8 @@ class Saver:
             raise self._failure()
 
     def flush(self, snapshot: Snapshot) -> Path:
-        """Returns when this state is durable; if the disk fails, retries for `retry_s`, then raises
-        StorageError. The snapshot is not copied."""
+        """Returns when this state is durable; if the disk fails, retries for `retry_s`, or once after
+        a stop was asked for, then raises StorageError. The snapshot is not copied."""
         job = self._job
         if job is not None:
             self._wait(job)
@@ -115,19 +118,20 @@ class Saver:
                 return job.path
         pause = 1.0
         while True:
+            last = self._stop_asked()
             job = self._submit(snapshot)
             self._wait(job)
             self.raise_if_failed()
             if job.path is not None:
                 return job.path
-            if not self._patience.left_s:
+            if last or not self._patience.left_s:
                 raise self._failure()
             pause = min(2 * pause, LONGEST_PAUSE_S, self._patience.left_s)
             self._say(
                 f"ttf tries again in {pause:.0f} s, and gives up after another "
                 f"{self._patience.left_s:.0f} s."
             )
-            wait(pause, self._flight.beat)
+            self._pause(pause)
 
     @property
     def table(self) -> str:
@@ -153,6 +157,12 @@ class Saver:
         # Beats meanwhile; a hang is visible through `saving_since`.
         while not job.done.wait(_LOOK_EVERY_S):
             self._flight.beat()
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stop_asked() and (left := until - time.monotonic()) > 0:
+            self._flight.beat()
+            time.sleep(min(left, _LOOK_EVERY_S))
 
     def _failure(self) -> StorageError:
         error = self._patience.error

@@ -81,6 +81,7 @@ class Recorder:
             on_saved=lambda step, path, s: self._newly_saved.put((step, path, s)),
             say=session.reporter.note,
             sync_first=metrics.make_durable,
+            stop_asked=session.link.stop.asked,
         )
         self._probe = Probe(
             config=session.config.probe,

@@ -68,6 +68,7 @@ def run(
     # configuration and all files have been checked.
     with open_session(resolved, folder, policy, reporter, link) as session:
         resume = resume and has_begun(folder, reporter.note)
+        _write(session, folder.make_folders)
         if not resume:
             _begin(session)
         # Anew at every start: a remedy may have changed it.

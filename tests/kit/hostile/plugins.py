@@ -38,6 +38,7 @@ IMPORTS: Final = (
         name="raises what is no Exception",
         source="class Odd(BaseException): pass\nraise Odd('boom')",
     ),
+    Import(name="raises as Ctrl-C does", source="raise KeyboardInterrupt"),
     Import(name="raises", source="raise RuntimeError('\\x1b]0;owned\\x07')"),
     Import(name="no Python", source="def ("),
     Import(name="holds a NUL", source="x = 1\0"),

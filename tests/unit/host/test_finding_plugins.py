@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,9 +54,10 @@ def test_a_third_party_plugin_is_found_and_loaded_by_name(
         ("import no_such_library", "ModuleNotFoundError"),
         ("raise RuntimeError('boom')", "RuntimeError: boom"),
         ("import sys; sys.exit(3)", "SystemExit"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("def broken(:", "SyntaxError"),
     ],
-    ids=["missing library", "raises", "exits", "syntax error"],
+    ids=["missing library", "raises", "exits", "as Ctrl-C", "syntax error"],
 )
 def test_a_broken_plugin_names_its_distribution_and_harms_no_other(
     fake_plugins: FakeDistribution, source: str, said: str
@@ -66,6 +68,20 @@ def test_a_broken_plugin_names_its_distribution_and_harms_no_other(
         plugins.load("miner", "broken")
     assert "TTF_DISABLE_PLUGINS=ttf-broken" in caught.value.hint
     assert plugins.load("device", "cpu").name == "cpu"
+
+
+def test_an_import_that_ctrl_c_interrupts_is_not_the_fault_of_the_plugin(
+    fake_plugins: FakeDistribution,
+) -> None:
+    fake_plugins.add("ttf-slow", {"miner.slow": "ttf_slow_miner"})
+    fake_plugins.module("ttf_slow_miner", "import signal; signal.raise_signal(signal.SIGINT)")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            plugins.load("miner", "slow")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_hook_that_returns_nothing_is_the_authors_fault(

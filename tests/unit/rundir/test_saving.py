@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -33,7 +34,10 @@ class Told:
 
 @contextmanager
 def saving(
-    root: Path, retry_s: float = 60.0, flight: Path | None = None
+    root: Path,
+    retry_s: float = 60.0,
+    flight: Path | None = None,
+    stop: threading.Event | None = None,
 ) -> Iterator[tuple[Saver, Told]]:
     told = Told()
     saver = Saver(
@@ -43,6 +47,7 @@ def saving(
         flight=FlightRecorder(flight),
         on_saved=lambda step, *_: told.saved.append(step),
         say=told.said.append,
+        stop_asked=(stop or threading.Event()).is_set,
     )
     try:
         yield saver, told
@@ -224,6 +229,35 @@ def test_the_last_checkpoint_gives_up_when_its_time_is_over(root: Path) -> None:
         pytest.raises(StorageError, match="No checkpoint could be written"),
     ):
         saver.flush(plain(4))
+
+
+@pytest.mark.parametrize(("fails", "saved"), [("1", [4]), ("1+", [])])
+def test_a_stop_ends_the_wait_for_a_disk_after_one_more_attempt(
+    root: Path, fails: str, saved: list[int]
+) -> None:
+    stop = threading.Event()
+    attempts = 0
+
+    def refuse(operation: durable.Operation, act: durable.Act) -> int:
+        nonlocal attempts
+        if operation.name == "checkpoint.rename":
+            attempts += 1
+            stop.set()  # in the middle of an attempt, so the wait has not begun
+            if fails == "1+" or attempts == 1:
+                raise OSError(errno.EIO, "Input/output error")
+        return act(memoryview(operation.data))
+
+    with saving(root, retry_s=10**6, stop=stop) as (saver, told), durable.intercepted(refuse):
+        if saved:
+            saver.flush(plain(4))
+        else:
+            with pytest.raises(StorageError, match="No checkpoint could be written"):
+                saver.flush(plain(4))
+            assert attempts == 2
+            with pytest.raises(StorageError):  # as the run ends: once more, and no wait
+                saver.flush(plain(4))
+            assert attempts == 3
+    assert told.saved == saved
 
 
 def test_metrics_are_durable_before_the_checkpoint_of_their_step_begins(root: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugins
-from ttf.supervise.isolated_tasks import Task, run
+from ttf.supervise.isolated_tasks import WAITS_S, Task, run
 from ttf.tools.doctor.check import Check
 from ttf.tools.doctor.context import Examination
 from ttf.tools.doctor.task_failures import failed
+from ttf.tools.doctor.tasks import LOADING_CHECK
 
 DEADLINE_S: Final = 60.0
 
@@ -35,7 +36,11 @@ def _run(name: str, owner: str, about: str, exam: Examination) -> Verdict:
         "settings": dict(exam.settings),
     }
     work = "ttf.tools.doctor.tasks:check"
-    ended = run(Task(work=work, request=request, deadline_s=DEADLINE_S))
+    # The check itself may wait, for example for a machine; its import may not.
+    task = Task(
+        work=work, request=request, deadline_s=DEADLINE_S, idle_s=WAITS_S, idle_at=LOADING_CHECK
+    )
+    ended = run(task)
     if ended.answer is not None and ended.well:
         return Verdict.from_json(ended.answer)
     what = "raised" if ended.error is not None else "ended its process"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ttf.contracts import MinerFactory
     from ttf.process.serve import Tell
 
+LOADING_CHECK: Final = "loading the check"
 _ROWS: Final = 200
 _DIM: Final = 32
 _QUERIES: Final = 16
@@ -188,7 +189,7 @@ def check(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     from ttf.hookspecs import CheckContext, Verdict
 
     name, run_toml = request["name"], request["run_toml"]
-    tell({"at": "loading the check"})
+    tell({"at": LOADING_CHECK})
     found = plugins.check(name)
     tell({"at": "running the check", "title": str(getattr(found, "title", ""))})
     verdict: object = found.run(

@@ -101,6 +101,27 @@ def test_a_check_that_hangs_is_ended(
     assert "ended its process: hang" in found["detail"]
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [({"at_import": "time.sleep(600)"}, "fail"), ({"run": f"time.sleep(1.2); {GOOD}"}, "ok")],
+    ids=["the import", "the check itself"],
+)
+def test_only_the_import_of_a_check_may_not_wait(
+    ask: Ask,
+    licence: FakeDistribution,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: dict[str, str],
+    status: str,
+) -> None:
+    monkeypatch.setattr(plugin_checks, "WAITS_S", 0.6)
+    install(licence, **fault)
+    found = ask(check="licence")
+    assert found["status"] == status
+    if status == "fail":
+        assert "ended its process: hang" in found["detail"]
+        assert "last stage: loading the check" in found["evidence"]
+
+
 def test_what_a_check_starts_and_prints_does_not_outlive_it_or_reach_the_document(
     ask: Ask, licence: FakeDistribution
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ttf.rundir.durable import Act, Operation, intercepted
+from ttf.rundir.run_folder import FOLDERS
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke, Outcome
@@ -93,6 +95,38 @@ def test_a_run_whose_disk_failed_has_the_model_of_its_best_evaluation(
     best = max(evaluations()[1:], key=lambda line: line["metrics"]["recall@10"])
     assert document("summary.json")["status"] == "failed"
     assert_it_is_of_use(invoke, small_sets, best["step"])
+
+
+def test_a_stop_ends_the_wait_for_a_disk_that_takes_no_checkpoint(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    asked = False
+
+    def broken(operation: Operation, act: Act) -> int:
+        nonlocal asked
+        if operation.name == "checkpoint.write":
+            if not asked:
+                os.kill(os.getpid(), signal.SIGTERM)  # a second one would end this process
+            asked = True
+            raise OSError(28, "No space left on device")
+        return act(memoryview(operation.data))
+
+    with intercepted(broken):
+        done = train(invoke, small_sets, "miner.negatives=0", "checkpoint.retry_s='30d'")
+    assert done.code == 8, done.err
+    assert "No checkpoint could be written since" in done.err
+
+
+def test_a_run_whose_folders_were_empty_and_are_gone_starts_again(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    assert train(invoke, small_sets, "miner.negatives=0").code == 0
+    Path("run/summary.json").unlink()
+    for name in FOLDERS:
+        shutil.rmtree(Path("run", name))
+    done = invoke(["resume", "run", "--in-process"])
+    assert done.code == 0, done.err
+    assert "There was no checkpoint yet" in done.err
 
 
 def test_a_run_that_was_stopped_before_it_evaluated_has_the_weights_of_its_checkpoint(
