@@ -13,6 +13,7 @@ from chaos.faults import (
     data_cut,
     disk_full,
     failpoints,
+    foreign_deaths,
     hangs,
     launchers,
     memory_limit,
@@ -39,4 +40,5 @@ ALL: Final[tuple[Fault, ...]] = (
     data_cut.FAULT,
     command_bisect.FAULT,
     launchers.FAULT,
+    foreign_deaths.FAULT,
 )
