@@ -111,7 +111,7 @@ def _in_a_run(death: Foreign, case: Case) -> Answer:
     _compile(death, case.folder)
     settings = dict(death.settings)
     if death.under == "miner":
-        settings |= {**MINED, "miner.options.runtimes": [str(case.folder / "engine.so")]}
+        settings |= {**MINED, "miner.faulty.runtimes": [str(case.folder / "engine.so")]}
     else:
         code = death.code.replace("{here}", str(case.folder))
         (place.faults / "act-12").write_text(code)

@@ -99,7 +99,11 @@ UNDER_GUARD: Final[tuple[Foreign, ...]] = (
         never="without an error message",
         native="int of_a_newer_version(void); int step(void) { return of_a_newer_version(); }",
         flags=("-Wl,-z,lazy",),
-        code=ENGINE + "engine.step()",
+        # ctypes itself asks for every function at once.
+        code=HEAD + "libc = ctypes.CDLL(None)\nlibc.dlopen.restype = ctypes.c_void_p\n"
+        "opened = libc.dlopen(os.path.abspath('engine.so').encode(), 1)\n"
+        "libc.dlsym.restype = ctypes.c_void_p\n"
+        "ctypes.CFUNCTYPE(ctypes.c_int)(libc.dlsym(ctypes.c_void_p(opened), b'step'))()",
     ),
     Foreign(
         name="PYTHONHOME of another installation",
@@ -134,7 +138,7 @@ UNDER_GUARD: Final[tuple[Foreign, ...]] = (
         right=("killed", "unknown", "python-error"),
         exit_codes=(120,),
         says="[Bb]roken ?[Pp]ipe",
-        shell="{python} train.py | head -n 1 > first.txt; exit ${{PIPESTATUS[0]}}",
+        shell="unset PYTHONUNBUFFERED; {python} train.py | head -n 1 > first.txt; exit ${{PIPESTATUS[0]}}",
         code=HEAD + "print('step 0', flush=True)\n"
         "while not os.path.getsize('first.txt'): time.sleep(0.01)\n"
         "time.sleep(0.5)\nprint('step 1')",
@@ -164,7 +168,7 @@ UNDER_GUARD: Final[tuple[Foreign, ...]] = (
     Foreign(
         name="it waits in the kernel for a child (vfork), deaf to signals",
         right=("hang",),
-        exit_codes=(137,),
+        exit_codes=(137, 143),
         native="""
             #include <unistd.h>
             void step(void) { if (vfork() == 0) { sleep(600); _exit(0); } }

@@ -74,7 +74,8 @@ UNDER_TRAIN: Final[tuple[Foreign, ...]] = (
         exit_codes=(8,),
         says="File too large",
         never="disk is full|ttf finds free space",
-        code="import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))",
+        settings={"checkpoint.retry_s": 2},
+        code="import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))",
     ),
     Foreign(
         name="a library ends the process with its last words (sys.exit)",
