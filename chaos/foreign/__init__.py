@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.foreign.case import Foreign
+from chaos.foreign.held_back import HELD_BACK
 from chaos.foreign.under_guard import UNDER_GUARD
 from chaos.foreign.under_train import UNDER_TRAIN
 
-FOREIGN: Final[tuple[Foreign, ...]] = (*UNDER_GUARD, *UNDER_TRAIN)
+FOREIGN: Final[tuple[Foreign, ...]] = (*UNDER_GUARD, *UNDER_TRAIN, *HELD_BACK)

@@ -64,6 +64,7 @@ UNDER_TRAIN: Final[tuple[Foreign, ...]] = (
         certain=True,
         says="Too many open files",
         never="disk is full|ttf finds free space",
+        settings={"checkpoint.retry_s": 2},
         code="import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
     ),
     Foreign(
@@ -81,6 +82,7 @@ UNDER_TRAIN: Final[tuple[Foreign, ...]] = (
         name="a library ends the process with its last words (sys.exit)",
         under="train",
         right=("unknown", "python-error"),
+        certain=True,  # the trainer reports the exception itself
         says="license of the encoder",
         never="without an error message",
         code=FORWARD.replace("{does}", "sys.exit('the license of the encoder has expired')"),

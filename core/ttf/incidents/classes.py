@@ -39,7 +39,8 @@ CLASSES: Final[Mapping[str, About]] = {
         remedy=_NATIVE,
     ),
     "heap-corruption": About(
-        signature="SIGABRT and a message of the allocator: `double free`, `malloc(): corrupted ...`",
+        signature="SIGABRT and a message of the allocator or of a check of memory: `double free`, "
+        "`malloc(): corrupted ...`, `stack smashing detected`; or a report of AddressSanitizer",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
@@ -77,13 +78,14 @@ CLASSES: Final[Mapping[str, About]] = {
     ),
     "hang": About(
         signature="no progress for longer than the time limit of the phase. `ttf` saves the stacks and "
-        "then kills the process",
+        "then kills the process. Or: the process ended itself, because other processes of the training "
+        "did not answer (`Watchdog caught collective operation timeout`)",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
     "killed": About(
         signature="SIGKILL, and no OOM counter increased; or SIGTERM, SIGHUP or a similar signal; or "
-        "SIGXFSZ (a limit of file size was reached)",
+        "SIGXFSZ (a limit of file size was reached); or exit code 124 of the program `timeout`",
         does=f"restarts unchanged. Exception: after SIGXFSZ, {_ENDS.format(8)}",
         remedy="if a limit was reached: raise the limit (`ulimit`). If another program or a person sent "
         "the signal: no setting helps",
@@ -131,7 +133,7 @@ CLASSES: Final[Mapping[str, About]] = {
         remedy="`--device cpu`",
     ),
     "unknown": About(
-        signature="an exit code without any message, or invalid answers of a miner",
+        signature="an exit code and no message that `ttf` knows, or invalid answers of a miner",
         does="restarts unchanged",
         remedy="if a miner gave invalid answers: use another miner",
     ),

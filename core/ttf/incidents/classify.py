@@ -138,7 +138,10 @@ def _ends_with(rule: Rule, death: Death) -> int | None:
 
 def _explanation(rule: Rule, match: Match, facts: DeathFacts) -> str:
     notes = [n.text for n in NOTES if rule.name in n.names and matches(n.when, facts) is not None]
-    values = defaultdict(str, {**_values(facts), **{k: _short(v) for k, v in match.groups.items()}})
+    said = {k: _short(v) for k, v in match.groups.items()}
+    if "why" in said:
+        said["why"] = _sentence(said["why"])
+    values = defaultdict(str, {**_values(facts), **said})
     text = " ".join([rule.explanation, *notes]).format_map(values)
     text = re.sub(r"\s+", " ", text).strip()
     return re.sub(r" +([.,:;])", r"\1", text)
@@ -148,7 +151,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
     death = facts.death
     who = _NAMES[death.process]
     change = first_change(death)
-    low = [f"{folder}: {size(free)} free" for folder, free in _nearly_full_folders(facts)]
+    low = [f"{folder}: {free}" for folder, free in _nearly_full_folders(facts)]
     return {
         "who": who[0].upper() + who[1:],
         "who_object": who,
@@ -158,6 +161,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
         "at": at(death),
         "native": f" in {death.native}" if death.native else "",
         "error": _error_line(facts),
+        "last": _sentence(_short(facts.last_line)),
         "file": change.path if change else "an input file",
         "was": change.was if change else "unknown",
         "now": change.now if change else "unknown",
@@ -187,15 +191,18 @@ def _error_line(facts: DeathFacts) -> str:
     if error is not None:
         text = str(error.get("message") or error.get("class") or "").strip()
     else:
-        text = next(
-            (x for x in reversed(facts.areas["words"].splitlines()) if x.strip()), ""
-        ).strip()
-    text = _short(text, _LONGEST_ERROR)
+        text = facts.error_line
+    return _sentence(_short(text, _LONGEST_ERROR))
+
+
+def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _nearly_full_folders(facts: DeathFacts) -> Iterator[tuple[str, int]]:
-    yield from ((k, v) for k, v in facts.death.free_disk.items() if v < DISK_LOW)
+def _nearly_full_folders(facts: DeathFacts) -> Iterator[tuple[str, str]]:
+    death = facts.death
+    yield from ((k, f"{size(v)} free") for k, v in death.free_disk.items() if v < DISK_LOW)
+    yield from ((k, "all inodes are in use") for k in death.no_inodes)
 
 
 # --- evidence --------------------------------------------------------------------------------------
@@ -226,7 +233,7 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
     for change in death.changed_files:
         yield Evidence(source=change.path, text=f"was {change.was}; is {change.now}")
     for folder, free in _nearly_full_folders(facts):
-        yield Evidence(source=folder, text=f"{size(free)} free")
+        yield Evidence(source=folder, text=free)
     if len(death.openmp) > 1 or (death.openmp and rule.name == "omp-duplicate"):
         yield Evidence(source="mapped libraries", text=f"OpenMP: {', '.join(death.openmp)}")
     for line in death.kernel.splitlines()[:8]:

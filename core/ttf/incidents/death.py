@@ -91,6 +91,7 @@ class Death:
     changed_files: tuple[FileChange, ...] = ()
     # Free bytes by folder, of the run and of /dev/shm.
     free_disk: Mapping[str, int] = field(default_factory=dict)
+    no_inodes: tuple[str, ...] = ()  # those of these folders that can take no new file
     openmp: tuple[str, ...] = ()  # OpenMP runtimes that were mapped into it
     # Flat configuration with dotted keys. Remedies edit it.
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -97,8 +97,13 @@ SHORT_WRITE: Final = Pattern(
     shown="a message about an incomplete write (`unexpected pos`, `N requested and M written`)",
 )
 
+# What every new process meets again: an error in the code, or a build for another device.
+_OF_THE_CODE: Final = (
+    r"out of memory|device-side assert|invalid (?:device (?:ordinal|function)|argument|configuration)"
+    r"|CUBLAS_STATUS_(?:INVALID|NOT_SUPPORTED|ARCH)|no kernel image|device kernel image is invalid|.*\b(?:PTX|driver version is insufficient)\b"
+)
 DEVICE_LOST: Final = Pattern(
-    r"(?:CUDA|HIP) error: (?!out of memory|device-side assert|invalid device ordinal).+",
+    rf"(?:CUDA|HIP) error: (?!{_OF_THE_CODE}).+",
     r"\b(?:CUDA|HIP) driver error",
     r"GPU is lost",
     r"fallen off the bus",
@@ -115,6 +120,14 @@ DEVICE_LOST: Final = Pattern(
     ),
 )
 
+COLLECTIVE_TIMEOUT: Final = Pattern(
+    r"Watchdog caught collective operation timeout[^\n]*",
+    r"Timed out waiting \d+ms for (?:recv|send) operation",
+    shown=(
+        "a message about other processes of the training that did not answer (`Watchdog caught "
+        "collective operation timeout`, ...)"
+    ),
+)
 WATCHDOG: Final = Pattern(
     r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$",
     shown="`Timeout (0:05:00)!`, the heading of faulthandler's watchdog",
@@ -135,28 +148,64 @@ HEAP: Final = Pattern(
     r"\(?\)?: (?:invalid|corrupted|unaligned|unsorted|mismatching|smallbin|largebin|double free)",
     r"double free or corruption",
     r"corrupted (?:size vs\. prev_size|double-linked list)|invalid fastbin entry",
-    r"stack smashing detected",
-    r"buffer overflow detected",
+    r"malloc assertion failure in \w+|\bmalloc\.c:\d+\b[^\n]{0,40}[Aa]ssertion",
     r"error for object 0x[0-9a-f]+: (?:pointer being|incorrect checksum|double free)",
     r"Corruption of (?:free|tiny) object|Heap corruption detected",
-    shown=(
-        "a message of the allocator (`double free`, `malloc(): corrupted ...`, `stack "
-        "smashing`, ...)"
-    ),
+    shown="a message of the allocator (`double free`, `malloc(): corrupted ...`, ...)",
+)
+PYTHON_HEAP: Final = Pattern(
+    r"Fatal Python error: \w*(?:PyMem|PyObject)_Debug\w+: (?P<why>(?:bad|using)[^\n]+)",
+    shown="Python's check of its memory (`PYTHONMALLOC=debug`: `bad trailing pad byte`, ...)",
+)
+OVERFLOW_FOUND: Final = Pattern(
+    r"\*\*\* (?P<why>stack smashing detected|buffer overflow detected) \*\*\*",
+    shown="`*** stack smashing detected ***` or `*** buffer overflow detected ***`",
+)
+SANITIZER: Final = Pattern(
+    r"ERROR: \w*AddressSanitizer: (?P<why>(?:attempting )?(?:(?:heap|stack(?!-overflow)|global|container|dynamic|"
+    r"intra|use|double|bad|invalid|alloc|tag|negative)-|free on)[^\n]*)",
+    shown="`ERROR: AddressSanitizer: heap-use-after-free ...` or a similar report",
+)
+SANITIZER_SEGFAULT: Final = Pattern(
+    r"ERROR: \w*AddressSanitizer: (?:SEGV|stack-overflow)\b[^\n]*",
+    shown="`ERROR: AddressSanitizer: SEGV ...`",
 )
 CXX: Final = Pattern(
-    r"terminate called (?:after throwing an instance of '(?P<type>[^'\n]+)'|without an active "
+    r"terminate called (?:after throwing an instance of '[^'\n]+'|without an active "
     r"exception|recursively)",
     r"libc\+\+abi: terminating",
     shown="`terminate called ...` or `libc++abi: terminating`",
+)
+CXX_WHAT: Final = Pattern(
+    r"terminate called after throwing an instance of '(?P<type>[^'\n]+)'\s+what\(\): +"
+    r"(?P<why>[^\n]*\S)",
+    r"libc\+\+abi: terminating [^\n]*exception of type (?P<type_>[^\n:]+): (?P<why_>[^\n]*\S)",
+    shown="`terminate called after throwing an instance of ...` and `what():`",
+)
+CXX_THREAD: Final = Pattern(
+    r"terminate called without an active exception",
+    shown="`terminate called without an active exception`",
 )
 FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
     r"^(?P<why__>[^\n]*failed assertion[^\n]*)",
-    r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+)",
-    shown="a reason (`Assertion ... failed`, `Fatal Python error: ...`, `LLVM ERROR`)",
+    r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+|Fatal glibc error: [^\n]+)",
+    r"(?P<why____>\bCheck failed: [^\n]+)",
+    r"(?P<why_____>\bpanicked at [^\n]+(?:\n(?!note: |stack backtrace)[^\n]+)?)",
+    shown="a reason (`Assertion ... failed`, `Check failed: ...`, `Fatal Python error: ...`)",
 )
+
+NO_START: Final = Pattern(
+    r"Fatal Python error: (?P<why>(?:init|_?Py_?Init|preconfig|config|pyinit|pymain)\w*: [^\n]+)",
+    shown="`Fatal Python error: init_...`",
+)
+DYNAMIC_LINKER: Final = Pattern(
+    r"(?P<why>[^\s:]+: undefined symbol: [^\n]+)",
+    r"error while loading shared libraries: (?P<why_>[^\n]+)",
+    shown="`undefined symbol: ...` or `error while loading shared libraries: ...`",
+)
+NO_READER: Final = Pattern(r"\bBrokenPipeError\b", shown="`BrokenPipeError`")
 
 SHM_SHORT: Final = Pattern(
     r"insufficient shared memory \(shm\)|killed by signal: Bus error",

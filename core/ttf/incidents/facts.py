@@ -26,6 +26,11 @@ _LAST_LINES: Final = 30
 _LONGEST_LINE: Final = 2000
 _LONG_LINE: Final = re.compile(rf"[^\n]{{{_LONGEST_LINE + 1},}}")
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):[ \t\r]*$", re.MULTILINE)
+# An error of syntax in the script itself is reported without a heading.
+_SYNTAX: Final = re.compile(
+    r'^  File "[^"\n]+", line \d+\n(?:[^\n]*\n){0,4}?(?:Syntax|Indentation|Tab)Error: [^\n]*\s*\Z',
+    re.MULTILINE,
+)
 _CHAINED: Final = re.compile(
     r"The above exception was the direct cause|During handling of the above exception"
 )
@@ -121,8 +126,11 @@ class DeathFacts:
             yield "failed"
         if self.death.signal is None and self.death.exit_code == 0:
             yield "exit-zero"
-        if _TRACEBACK.search(self.areas["words"]) or self.death.error is not None:
+        words = self.areas["words"]
+        if _TRACEBACK.search(words) or _SYNTAX.search(words) or self.death.error is not None:
             yield "traceback"
+        if self.last_line:
+            yield "last-line"
         if self.death.signal is not None and self.death.exit_code is not None:
             yield "through-a-shell"
         if self._error_class:
@@ -160,7 +168,7 @@ class DeathFacts:
             yield "changed-files"
         if any(change.cut for change in death.changed_files):
             yield "cut-file"
-        if any(free < DISK_LOW for free in death.free_disk.values()):
+        if death.no_inodes or any(free < DISK_LOW for free in death.free_disk.values()):
             yield "disk-low"
         if len(death.openmp) > 1:
             yield "several-openmp"
@@ -172,6 +180,26 @@ class DeathFacts:
             yield "child-crashed"
         if _WAITING.search(self.top_frame):
             yield "waits-in-python"
+        if self.death.signal is not None and _is_of_a_foreign_thread(self.stacks):
+            yield "foreign-thread"
+
+    @property
+    def last_line(self) -> str:
+        """Returns the last line of the last words; may be ''."""
+        lines = reversed(self.areas["words"].splitlines())
+        return next((line.strip() for line in lines if line.strip()), "")
+
+    @property
+    def error_line(self) -> str:
+        """Returns the line of the last words that names the exception, else the last line. More lines
+        of the message, and of others, may follow it."""
+        lines = self.areas["words"].splitlines()
+        heads = [i for i, line in enumerate(lines) if _TRACEBACK.search(line)]
+        if not heads:
+            return self.last_line
+        end = _end_of_traceback(lines, heads[-1])
+        more = lines[end + 1 : end + 2] if lines[end].endswith(":") else []
+        return " ".join(line.strip() for line in [lines[end], *more])
 
     @cached_property
     def top_frame(self) -> str:
@@ -203,17 +231,23 @@ def signal_name(number: int) -> str:
 
 
 def crashing_frame(dump: str) -> re.Match[str] | None:
-    """Returns the innermost Python frame of the current thread. Without a current thread: of the
-    last thread, because faulthandler writes the main thread last. Dumps may be truncated
+    """Returns the innermost Python frame of the current thread. A crash without a current thread
+    was in a thread that Python does not know, or in the dump itself: no frame. Without a crash: of
+    the last thread, because faulthandler writes the main thread last. Dumps may be truncated
     anywhere."""
     current = dump.rfind("Current thread")
     if current >= 0:
         return _TOP_FRAME.search(dump, current)
-    if len(_FATAL.findall(dump)) > 1:
-        # The dump itself crashed, at the stack of a thread that was running.
+    if _FATAL.search(dump):
         return None
     *_, last = [None, *_TOP_FRAME.finditer(dump)]
     return last
+
+
+def _is_of_a_foreign_thread(dump: str) -> bool:
+    """Whether a thread crashed that Python does not know: then no thread is the current one."""
+    once = len(_FATAL.findall(dump)) == 1
+    return once and "Current thread" not in dump and "Thread 0x" in dump
 
 
 def last_words(stderr: str) -> tuple[int, str]:

@@ -144,6 +144,7 @@ class Witness:
         dump = self._dump() if end.dump is None else end.dump
         report = self._report(None if killed_by_us else signum)
         kernel = self._log.lines_about(self._ids) if self._log is not None else report.words
+        folders = [*end.folders, *map(Path, sorted(self._written_to)), _SHM]
         count, source = self._oom.rise()
         if report.killed_for_memory:
             count, source = 1, f"{report.path.name} ({report.killed_for_memory})"
@@ -168,7 +169,8 @@ class Witness:
             memory=end.memory,
             limit_source=end.limit_source,
             changed_files=changes(self.inputs),
-            free_disk=free_disk([*end.folders, *map(Path, sorted(self._written_to)), _SHM]),
+            free_disk=free_disk(folders),
+            no_inodes=without_inodes(folders),
             openmp=self.openmp or report.openmp,
             settings=dict(end.settings),
             kernel=kernel,
@@ -239,3 +241,14 @@ def free_disk(folders: Iterable[Path]) -> dict[str, int]:
             stat = os.statvfs(folder)
             found[str(folder)] = stat.f_bavail * stat.f_frsize
     return found
+
+
+def without_inodes(folders: Iterable[Path]) -> tuple[str, ...]:
+    """Returns folders whose file system can take no new file, whatever space is free."""
+    found = []
+    for folder in folders:
+        with suppress(OSError):
+            stat = os.statvfs(folder)
+            if stat.f_files and not stat.f_favail:  # 0 files: it does not count them
+                found.append(str(folder))
+    return tuple(dict.fromkeys(found))

@@ -54,10 +54,68 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "heap-corruption",
+        When(
+            text=error_texts.SANITIZER,
+            areas=("stderr",),
+            signals=ABORTS,
+            facts=("failed",),
+            without=("finished",),
+        ),
+        "AddressSanitizer found that native code used memory wrongly {at}, and ended {who_object}: "
+        "{why}",
+    ),
+    Rule(
+        "segfault",
+        When(
+            text=error_texts.SANITIZER_SEGFAULT,
+            areas=("stderr",),
+            signals=ABORTS,
+            facts=("failed",),
+            without=("finished",),
+        ),
+        "{who} used an invalid memory address {at}. AddressSanitizer reported this and ended it. "
+        "The error is in native code.",
+    ),
+    Rule(
+        "heap-corruption",
+        When(
+            text=error_texts.OVERFLOW_FOUND,
+            areas=("words", "stderr"),
+            signals=("SIGABRT", "SIGTRAP"),
+        ),
+        "Native code{native} wrote beyond the end of a buffer {at}. A check of the compiler found "
+        "this and ended {who_object}: {why}",
+    ),
+    Rule(
+        "heap-corruption",
+        When(
+            text=error_texts.PYTHON_HEAP,
+            areas=("stderr", "faulthandler"),
+            signals=("SIGABRT", "SIGTRAP"),
+        ),
+        "Python's check of its memory found damaged data{native} {at} and ended {who_object}: {why} "
+        "Native code wrote to a wrong address, possibly long before.",
+    ),
+    Rule(
+        "heap-corruption",
         When(text=error_texts.HEAP, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
         "The memory allocator found damaged heap data{native} {at} and ended {who_object}. Native "
         "code wrote to a wrong address, possibly long before. The library in this message is not "
         "always the cause.",
+    ),
+    Rule(
+        "cxx-exception",
+        When(text=error_texts.CXX_WHAT, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
+        "C++ code{native} raised an exception of type {type} {at} and did not catch it, which ends "
+        "the process: {why}",
+    ),
+    Rule(
+        "cxx-exception",
+        When(
+            text=error_texts.CXX_THREAD, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")
+        ),
+        "C++ code{native} ended {who_object} {at} by std::terminate, without an exception. Usually "
+        "a C++ thread object was destroyed while its thread was still running.",
     ),
     Rule(
         "cxx-exception",
@@ -93,6 +151,13 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
             areas=("words", "stderr", "faulthandler"),
         ),
         "{who} aborted itself {at}: {why}",
+    ),
+    Rule(
+        "abort",
+        When(signals=("SIGABRT", "SIGTRAP"), facts=("last-line",)),
+        "{who} or a library in it{native} called abort {at}. The last line that it wrote is "
+        "possibly the reason: {last} If another program or a person sends this signal, the evidence "
+        "looks the same.",
     ),
     Rule(
         "abort",

@@ -70,6 +70,11 @@ NOTES: Final[tuple[Note, ...]] = (
         ),
     ),
     Note(
+        names=NATIVE_CLASSES,
+        when=When(facts=("foreign-thread",)),
+        text=("The thread that crashed ran no Python code: probably it belongs to a library."),
+    ),
+    Note(
         names=("hang",),
         when=When(facts=("waits-in-python",)),
         text="The main thread of the process was waiting for another thread or process.",

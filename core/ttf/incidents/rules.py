@@ -11,12 +11,19 @@ from typing import Final
 
 from ttf.errors import ExitCode
 from ttf.incidents import error_texts
+from ttf.incidents.exit_rules import EXIT_RULES
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
     "{who} lost the connection to its supervising process {at}, because code in it closed file "
     "descriptors that it had not opened."
+)
+
+_OTHERS_SILENT: Final = (
+    "{who} waited {at} for other processes of the training, which did not answer in time. Then it "
+    "ended itself. Look for the cause in the output of the other processes: one of them hangs, is "
+    "slow, or has ended."
 )
 
 _TWO_RUNTIMES: Final = (
@@ -162,6 +169,16 @@ RULES: Final[tuple[Rule, ...]] = (
         When(text=error_texts.NON_FINITE, signals=(EXIT,), facts=("failed",)),
         "The training gave invalid numbers {at}: a value is NaN or infinite.",
         ends_with=ExitCode.NUMERIC,
+    ),
+    Rule(
+        "hang",
+        When(text=error_texts.COLLECTIVE_TIMEOUT, signals=(EXIT,), facts=("failed",)),
+        _OTHERS_SILENT,
+    ),
+    Rule(
+        "hang",
+        When(text=error_texts.COLLECTIVE_TIMEOUT, areas=("words", "stderr"), signals=("SIGABRT",)),
+        _OTHERS_SILENT,
     ),
     Rule(
         "hang",
@@ -313,52 +330,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "its own code raised KeyboardInterrupt. Python ends in the same way after each of these.",
     ),
     # --- the rest --------------------------------------------------------------------------------------
-    Rule(
-        "vanished",
-        When(facts=("exit-zero",), without=("finished",), processes=(COMMAND,)),
-        "{who} ended with exit code 0, but Python did not shut down normally. Its code called "
-        "os._exit(0), or a library called exit. It is unknown whether the work was complete. Data "
-        "that was not yet written is lost.",
-    ),
-    Rule(
-        "vanished",
-        When(facts=("exit-zero",), without=("finished",)),
-        "{who} ended {at} with exit code 0 before the run was complete. Probably its code or a "
-        "library called exit. The run did not succeed.",
-    ),
-    Rule(
-        "python-error",
-        When(signals=(EXIT,), facts=("failed", "traceback", "finished"), processes=(COMMAND,)),
-        "{who} ended with exit code {code}. Shortly before, it wrote this error: {error} Its code "
-        "caught that error, so the cause can be different.",
-    ),
-    Rule(
-        "python-error",
-        When(signals=(EXIT,), facts=("failed", "traceback", "uncaught")),
-        "Python code raised an exception {at} and did not catch it: {error}",
-        certain=True,
-        own_exit_code=True,
-    ),
-    Rule(
-        "python-error",
-        When(signals=(EXIT,), facts=("failed", "traceback")),
-        "{who} ended {at} with exit code {code}. Its last message is an uncaught Python "
-        "exception: {error}",
-        own_exit_code=True,
-    ),
-    Rule(
-        "unknown",
-        When(signals=(EXIT,), facts=("failed", "finished"), processes=(COMMAND,)),
-        "{who} ended with exit code {code}. Python shut down normally and without an uncaught "
-        "exception, so this was not a crash. Look up the exit code in the documentation of the "
-        "command.",
-    ),
-    Rule(
-        "unknown",
-        When(signals=(EXIT,), facts=("failed",)),
-        "{who} ended {at} with exit code {code} and without an error message.",
-    ),
-    Rule("unknown", When(signals=(EXIT,)), "{who} ended normally. There is nothing to explain."),
+    *EXIT_RULES,
     Rule(
         "killed",
         When(),

@@ -83,10 +83,36 @@ WORDS: Mapping[str, str] = {
     "watchdog": "Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n",
     "traceback": f"{TRACE}KeyError: 'rows'",
     "no pipes": "ttf: code in this process closed pipes that it had not opened",
+    "stack smashed": "*** stack smashing detected ***: terminated",
+    "heap of glibc": "Fatal glibc error: malloc assertion failure in sysmalloc: (old_top == initial)",
+    "heap of Python": "Debug memory block at address p=0x7f: API 'm'\n"
+    "Fatal Python error: _PyMem_DebugRawFree: bad trailing pad byte\n",
+    "sanitizer": "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x60 at pc 0x7f\n"
+    "READ of size 4\n" + "  0x0c0c7fff85c0: fa fa\n" * 40 + "==7==ABORTING",
+    "sanitizer at a bad address": "==7==ERROR: AddressSanitizer: stack-overflow on address 0x60",
+    "thread of c++": "terminate called without an active exception",
+    "check of glog": "F1119 08:12:01 7 index.cc:212] Check failed: rows_ > 0 (0 vs. 0)\n"
+    "*** Check failure stack trace: ***",
+    "panic": "thread 'main' panicked at src/lib.rs:8:14:\nindex out of bounds\nnote: run with "
+    "`RUST_BACKTRACE=1`",
+    "gpu too new": f"{TRACE}RuntimeError: CUDA error: no kernel image is available for execution on "
+    "the device",
+    "nccl": "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)\n"
+    "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [Rank 0] "
+    "Process group watchdog thread terminated\n" + "frame #1: c10::Error\n" * 40,
+    "gloo": f"{TRACE}RuntimeError: [unbound_buffer.cc:81] Timed out waiting 1800000ms for recv "
+    "operation to complete",
+    "no codec": "Fatal Python error: init_fs_encoding: failed to get the Python codec of the filesystem "
+    "encoding\nPython runtime state: core initialized\nModuleNotFoundError: No module named 'encodings'",
+    "linker": "python: symbol lookup error: engine.so: undefined symbol: of_a_newer_version",
+    "no reader": "Exception ignored in: <_io.TextIOWrapper name='<stdout>'>\n"
+    "BrokenPipeError: [Errno 32] Broken pipe",
+    "syntax": '  File "t.py", line 2\n    for step in range(10:\n           ^\nSyntaxError: invalid '
+    "syntax",
     "prose": "epoch 3, loss 2.1",
 }
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
-EXITS = (0, 1, 3, 120, 121, 122)
+EXITS = (0, 1, 3, 120, 121, 122, 124, 127)
 CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
 MADE_ANEW = FileChange(path="bank.npz", was="40,960 bytes", now="another file: 40,960 bytes")
 NEARLY_USED_UP = ProcessorTime(used_s=59.8, at_most_s=60.1, soft_s=60.0, hard_s=60.0)
@@ -264,12 +290,97 @@ def test_what_we_did_ourselves_is_never_somebody_elses_fault() -> None:
         ("worker aborted", None, "abort"),
         ("traceback", None, "python-error"),
         ("prose", None, "unknown"),
+        ("stack smashed", 6, "heap-corruption"),
+        ("stack smashed", 11, "segfault"),
+        ("heap of glibc", 6, "heap-corruption"),
+        ("heap of Python", 6, "heap-corruption"),
+        ("sanitizer", None, "heap-corruption"),
+        ("sanitizer", 6, "heap-corruption"),
+        ("sanitizer at a bad address", None, "segfault"),
+        ("check of glog", 6, "abort"),
+        ("gpu too new", None, "python-error"),
+        ("nccl", 6, "hang"),
+        ("nccl", None, "unknown"),
+        ("gloo", None, "hang"),
+        ("syntax", None, "python-error"),
     ],
 )
 def test_what_a_process_wrote_decides_where_its_end_allows_it(
     words: str, signum: int | None, name: str
 ) -> None:
     assert name_of(words, signum, None if signum else 1) == name
+
+
+@pytest.mark.parametrize(
+    ("words", "signum", "code", "said"),
+    [
+        ("stack smashed", 6, None, "beyond the end of a buffer"),
+        ("heap of Python", 6, None, "bad trailing pad byte."),
+        ("sanitizer", None, 1, "heap-use-after-free on address"),
+        (
+            "c++",
+            6,
+            None,
+            "of type faiss::FaissException and did not catch it, which ends the process: no.",
+        ),
+        ("thread of c++", 6, None, "without an exception"),
+        ("check of glog", 6, None, "Check failed: rows_ > 0 (0 vs. 0)."),
+        ("panic", 6, None, "panicked at src/lib.rs:8:14: index out of bounds."),
+        ("prose", 6, None, "possibly the reason: epoch 3, loss 2.1."),
+        ("nothing", 6, None, "wrote no reason"),
+        ("prose", None, 3, "possibly the reason: epoch 3, loss 2.1."),
+        ("nothing", None, 3, "without an error message"),
+        ("no codec", None, 1, "PYTHONHOME"),
+        ("linker", None, 127, "engine.so: undefined symbol: of_a_newer_version."),
+        ("syntax", None, 1, "SyntaxError: invalid syntax."),
+    ],
+)
+def test_the_reason_that_a_process_wrote_is_told(
+    words: str, signum: int | None, code: int | None, said: str
+) -> None:
+    found = classify(a_death(signal=signum, exit_code=code, stderr=WORDS[words]))
+    assert said in found.explanation
+    assert not found.certain
+
+
+def test_the_line_that_names_the_exception_is_told_not_the_end_of_its_message() -> None:
+    stderr = f"{TRACE}RuntimeError: the bank has other rows\nSee the page about banks.\n\nbye\n"
+    assert "did not catch it: RuntimeError: the bank has other rows." in (
+        classify(a_death(exit_code=1, stderr=stderr, uncaught="RuntimeError")).explanation
+    )
+    listed = f"{TRACE}RuntimeError: Errors in loading the model:\n\tMissing key: weight\n\tbias"
+    assert "Errors in loading the model: Missing key: weight." in (
+        classify(a_death(exit_code=1, stderr=listed)).explanation
+    )
+
+
+def test_only_the_program_timeout_and_a_closed_pipe_have_codes_of_their_own() -> None:
+    """Of a command: Python that chose 124 itself was not killed, and it says so."""
+    assert name_of("prose", None, 124, process="command") == "killed"
+    assert name_of("prose", None, 124, process="command", finished=True) == "unknown"
+    assert name_of("prose", None, 124) == "unknown"
+    assert name_of("no reader", None, 120, process="command", finished=True) == "killed"
+    assert name_of("prose", None, 120, process="command", finished=True) == "unknown"
+
+
+def test_a_disk_without_inodes_is_full_whatever_space_it_has() -> None:
+    around: dict[str, Any] = {"free_disk": {"runs": 1 << 30}, "no_inodes": ("runs",)}
+    found = classify(a_death(exit_code=1, stderr=WORDS["disk"], **around))
+    assert (found.name, found.certain) == ("disk-full", True)
+    assert "runs: all inodes are in use" in found.explanation
+
+
+def test_a_crash_in_a_thread_of_a_library_is_not_blamed_on_a_python_line() -> None:
+    dump = '{}\n\n{} 0x{} (most recent call first):\n  File "t.py", line 5 in fit\n'
+    head = "Fatal Python error: Segmentation fault"
+    foreign = a_death(signal=11, faulthandler=dump.format(head, "Thread", 1))
+    assert DeathFacts(foreign).top_frame == ""
+    assert "ran no Python code" in classify(foreign).explanation
+    own = a_death(signal=11, faulthandler=dump.format(head, "Current thread", 1))
+    assert DeathFacts(own).top_frame == "t.py:5 in fit"
+    assert "ran no Python code" not in classify(own).explanation
+    hang = a_death(signal=9, killed_by_us="hang", faulthandler=dump.format("", "Thread", 1))
+    assert DeathFacts(hang).top_frame == "t.py:5 in fit"
 
 
 def test_a_short_write_counts_as_a_full_disk_only_where_the_disk_is_full() -> None:

@@ -31,6 +31,8 @@ _FACTS: Final = {
     "uncaught": "a report of Python about an uncaught exception",
     "refused-memory": "an exception class that only a refused allocation raises",
     "cpu-near": "a limit of processor time that was almost used up",
+    "last-line": "a last line in stderr",
+    "foreign-thread": "stacks in which no thread is the current one",
     "child-crashed": "stacks of a child process that crashed",
 }
 _KILLED_BY_US: Final = {

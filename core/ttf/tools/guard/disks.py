@@ -19,7 +19,7 @@ _SYSTEM: Final = ("/dev", "/proc", "/sys", "/run")
 
 
 def full_disks() -> Iterator[Path]:
-    """Writable mount points without room; none without /proc."""
+    """Writable mount points without room or without inodes; none without /proc."""
     try:
         lines = _MOUNTS.read_text(errors="replace").splitlines()
     except OSError:
@@ -31,5 +31,6 @@ def full_disks() -> Iterator[Path]:
             continue
         with suppress(OSError):
             found = os.statvfs(path)
-            if found.f_blocks and found.f_bavail * found.f_frsize < DISK_LOW:
+            no_room = found.f_blocks and found.f_bavail * found.f_frsize < DISK_LOW
+            if no_room or (found.f_files and not found.f_favail):
                 yield path
