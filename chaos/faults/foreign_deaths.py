@@ -21,6 +21,7 @@ from chaos.smalldisk import why_not as why_no_mount
 from chaos.verdict import Verdict
 from tests.kit.faulty_run import MINED, FaultyPlace
 from tests.kit.fixtures.faults import write_site
+from tests.kit.guarded_command import ours
 
 _LONGEST_S: Final = 120
 _NOTHING: Final = {"class": "", "certain": False, "explanation": "", "evidence": []}
@@ -37,7 +38,7 @@ class Answer:
     @property
     def told(self) -> str:
         evidence = [f"{e['source']}: {e['text']}" for e in self.incident["evidence"]]
-        return "\n".join([self.incident["explanation"], *evidence])
+        return "\n".join([self.incident["explanation"], *evidence, ours(self.screen.encode())])
 
 
 def run(case: Case) -> Verdict:

@@ -73,6 +73,13 @@ EXIT_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "unknown",
+        When(signals=(EXIT,), facts=("failed", "finished", "last-line"), processes=(COMMAND,)),
+        "{who} ended with exit code {code}. Python shut down normally and without an uncaught "
+        "exception, so this was not a crash. The last line that it wrote is possibly the reason: "
+        "{last}",
+    ),
+    Rule(
+        "unknown",
         When(signals=(EXIT,), facts=("failed", "finished"), processes=(COMMAND,)),
         "{who} ended with exit code {code}. Python shut down normally and without an uncaught "
         "exception, so this was not a crash. Look up the exit code in the documentation of the "

@@ -26,6 +26,9 @@ _LAST_LINES: Final = 30
 _LONGEST_LINE: Final = 2000
 _LONG_LINE: Final = re.compile(rf"[^\n]{{{_LONGEST_LINE + 1},}}")
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):[ \t\r]*$", re.MULTILINE)
+# Of several errors at once, each line begins with a bar; what the frames show is indented further.
+_GROUP: Final = re.compile(r"Exception Group Traceback \(most recent call last\):")
+_OF_GROUP: Final = re.compile(r"^ +\| (\S.*)")
 # An error of syntax in the script itself is reported without a heading.
 _SYNTAX: Final = re.compile(
     r'^  File "[^"\n]+", line \d+\n(?:[^\n]*\n){0,4}?(?:Syntax|Indentation|Tab)Error: [^\n]*\s*\Z',
@@ -194,6 +197,10 @@ class DeathFacts:
         """Returns the line of the last words that names the exception, else the last line. More lines
         of the message, and of others, may follow it."""
         lines = self.areas["words"].splitlines()
+        group = next((i for i, line in enumerate(lines) if _GROUP.search(line)), len(lines))
+        for line in lines[group:]:
+            if found := _OF_GROUP.match(line):
+                return found[1]
         heads = [i for i, line in enumerate(lines) if _TRACEBACK.search(line)]
         if not heads:
             return self.last_line

@@ -132,8 +132,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "illegal-instruction",
         When(signals=("SIGILL",)),
-        "{who} executed an instruction{native} {at} that this processor does not have. Usually a "
-        "library was built for another processor. hnswlib is built for the processor of the "
+        "{who} executed an illegal instruction{native} {at}. Usually a library was built for another "
+        "processor, or a check in it failed and stopped the program on purpose (__builtin_trap). hnswlib is built for the processor of the "
         "machine that installs it; to build it for all processors, install it with "
         "HNSWLIB_NO_NATIVE=1.",
     ),

@@ -354,6 +354,26 @@ def test_the_line_that_names_the_exception_is_told_not_the_end_of_its_message() 
     )
 
 
+def test_of_several_errors_at_once_the_group_is_told() -> None:
+    stderr = (
+        '  + Exception Group Traceback (most recent call last):\n  |   File "t.py", line 1, in fit\n'
+        "  |     raise group\n  | ExceptionGroup: two shards failed (2 sub-exceptions)\n"
+        "  +-+---------------- 1 ----------------\n    | ValueError: shard 3\n"
+        "    +------------------------------------\n"
+    )
+    found = classify(a_death(exit_code=1, stderr=stderr, uncaught="ExceptionGroup"))
+    assert (found.name, found.certain) == ("python-error", True)
+    assert "ExceptionGroup: two shards failed (2 sub-exceptions)." in found.explanation
+
+
+def test_what_a_command_said_before_it_chose_its_exit_code_is_told() -> None:
+    said = "python: can't open file 'train_v2.py': [Errno 2] No such file or directory"
+    found = classify(a_death(process="command", exit_code=2, stderr=said, finished=True))
+    assert found.name == "unknown" and said in found.explanation
+    silent = classify(a_death(process="command", exit_code=2, finished=True))
+    assert "documentation" in silent.explanation
+
+
 def test_only_the_program_timeout_and_a_closed_pipe_have_codes_of_their_own() -> None:
     """Of a command: Python that chose 124 itself was not killed, and it says so."""
     assert name_of("prose", None, 124, process="command") == "killed"
