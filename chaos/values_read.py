@@ -95,6 +95,8 @@ def _mined(words: list[str], place: Path, good: Path) -> str:
     """The scores of all documents follow from the vectors that were read."""
     with np.load(place / "found.npz") as found:
         scores = found["scores"]
+    if isinstance(_or_why_not(_bad(place)), str):
+        return ""  # it maps rows, as training does: `ttf data verify` compares checksums
     queries, bank = (place / words[words.index(option) + 1] for option in ("--queries", "--bank"))
     pairs = [(q, d) for q in _candidates(queries, good) for d in _candidates(bank, good)]
     if any(_scores_of(q, d, scores) for q, d in pairs):

@@ -79,6 +79,8 @@ def verify(uri: str, *, storage: str = "auto", missing: str = "refuse") -> Inspe
         found = list(store.verify())
         seen = _inspect(store, full=not found)
         seen.problems = list(dict.fromkeys([*found, *seen.problems]))
+        if not seen.arrays and not seen.problems:
+            seen.problems = [f"{uri} contains no arrays."]
         store.check_unchanged()
         return seen
     finally:

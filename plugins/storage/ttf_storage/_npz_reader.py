@@ -303,3 +303,5 @@ class NpzStore:
         step = max(1, block_bytes // max(1, header.row_bytes))
         for start in range(0, header.shape[0], step):
             yield np.ascontiguousarray(turned[start : start + step])
+        if self.container == "npz":
+            self._check_crc(name, member)

@@ -10,13 +10,15 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
+from ttf.data.convert import convert
+from ttf.data.inspect import verify
 from ttf.errors import ArrayMissing, BadData, DataChanged, DataCompressed, DataMissing, TtfError
 from ttf.host.plugins import open_store
 
@@ -176,16 +178,28 @@ def test_a_change_under_a_running_reader_is_named(
     store.close()
 
 
-def test_a_flipped_bit_is_found_by_verify(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_flipped_bit_is_found_by_verify_and_not_copied_by_convert(
+    tmp_path: Path, order: Literal["C", "F"]
+) -> None:
     path = tmp_path / "bank.npz"
-    np.savez(path, vectors=ROWS, ids=np.arange(20))
+    np.savez(path, vectors=np.asarray(ROWS, order=order), ids=np.arange(20))
     raw = bytearray(path.read_bytes())
-    raw[raw.index(ROWS.tobytes()[100:140])] ^= 1
+    raw[raw.index(ROWS.tobytes(order)[100:140])] ^= 1
     path.write_bytes(raw)
     store = open_store(str(path))
     problems = list(store.verify())
     assert len(problems) == 1 and "'vectors' is damaged: its checksum is" in problems[0]
     store.close()
+    with pytest.raises(BadData, match="'vectors' is damaged"):
+        convert(str(path), str(tmp_path / "copy.npz"))
+    assert not (tmp_path / "copy.npz").exists()
+
+
+def test_an_archive_without_arrays_is_not_sound(tmp_path: Path) -> None:
+    zip_of(tmp_path / "bank.npz", ("readme.txt", b"vectors were here"))
+    [problem] = verify(str(tmp_path / "bank.npz")).problems
+    assert "bank.npz contains no arrays" in problem
 
 
 def test_what_the_archiver_of_macos_adds_is_no_array(tmp_path: Path) -> None:
