@@ -206,4 +206,5 @@ def _told(verdict: Verdict) -> str:
         parts.append(f"{verdict.deaths} struck")
     if verdict.redone:
         parts.append(f"redone {verdict.redone} of at most {max(verdict.bounds)}")
+    parts += [f"at most {value:.1f} {name}" for name, value in verdict.most.items()]
     return ", ".join(parts)
