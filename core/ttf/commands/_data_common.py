@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ttf.commands._output import say
 from ttf.text.shell import quoted
-from ttf.text.terminal import echo, is_terminal
+from ttf.text.terminal import echo, is_terminal, say
 
 if TYPE_CHECKING:
     from ttf.contracts import Progress

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
 from ttf.text.shell import quoted
+from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.tools.ab.analysis import Analysis

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.shell import quoted
 from ttf.text.tables import table
-from ttf.text.terminal import Part, line_of
+from ttf.text.terminal import Part, emit_json, line_of, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.tools.bench.catalogue import Bench

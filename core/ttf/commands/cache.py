@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.text.numbers import duration, size
 from ttf.text.tables import table
+from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.tools.cache import Entry

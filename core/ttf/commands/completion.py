@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import say, show
 from ttf.errors import TtfError
+from ttf.text.terminal import say, show
 
 _HOW = {
     "bash": """echo 'eval "$(ttf completion bash)"' >> ~/.bashrc""",

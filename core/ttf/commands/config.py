@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ttf.commands import _configuration as configuration, _options as options
-from ttf.commands._output import emit_json, next_command, say, show
+from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -9,9 +9,9 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._data_common import train_command
-from ttf.commands._output import emit_json, next_command, say, say_error, show
 from ttf.text.numbers import size
 from ttf.text.tables import table
+from ttf.text.terminal import emit_json, next_command, say, say_error, show
 
 if TYPE_CHECKING:
     from ttf.data.inspect import ArrayFacts, Inspection

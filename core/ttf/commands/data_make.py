@@ -9,9 +9,9 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._data_common import check_outputs, progress_lines
-from ttf.commands._output import next_command, show_result
 from ttf.text.numbers import size
 from ttf.text.shell import quoted
+from ttf.text.terminal import next_command, show_result
 
 
 @click.command(

@@ -9,8 +9,8 @@ import click
 
 from ttf.commands import _options as options
 from ttf.commands._data_common import check_outputs, progress_lines, train_command
-from ttf.commands._output import next_command, say, show_result
 from ttf.text.shell import quoted
+from ttf.text.terminal import next_command, say, show_result
 
 
 @click.command(

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode
 from ttf.text.shell import quoted
 from ttf.text.tables import table
-from ttf.text.terminal import Part
+from ttf.text.terminal import Part, emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.tools.doctor.check import Check

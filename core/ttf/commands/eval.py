@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, say, show_result
 from ttf.text.numbers import number
 from ttf.text.shell import quoted
 from ttf.text.tables import table
+from ttf.text.terminal import next_command, say, show_result
 
 
 @click.command(

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.text.shell import quoted
 from ttf.text.tables import table
-from ttf.text.terminal import is_terminal
+from ttf.text.terminal import emit_json, is_terminal, next_command, say, show
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, show_result
 from ttf.errors import ConfigError
 from ttf.text.numbers import number
 from ttf.text.shell import quoted
 from ttf.text.tables import table
+from ttf.text.terminal import next_command, show_result
 
 if TYPE_CHECKING:
     from ttf.tools.mine.offline import Mined

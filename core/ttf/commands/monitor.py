@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.errors import ExitCode
 from ttf.text.shell import quoted
-from ttf.text.terminal import is_terminal, wants_colour, wants_unicode
+from ttf.text.terminal import (
+    emit_json,
+    is_terminal,
+    next_command,
+    say,
+    show,
+    wants_colour,
+    wants_unicode,
+)
 
 if TYPE_CHECKING:
     from ttf.tools.monitor.view import View

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
 from ttf.commands.plugins_check import command as check, complete, find
 from ttf.commands.plugins_new import command as new
 from ttf.text.numbers import bound
 from ttf.text.tables import table
+from ttf.text.terminal import emit_json, next_command, say, show
 
 _KINDS = ("tower", "miner", "storage", "device", "observer", "check")
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode, UnknownName
 from ttf.text.shell import quoted
-from ttf.text.terminal import Part, line_of
+from ttf.text.terminal import Part, emit_json, line_of, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.host.installed import PluginInfo

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import next_command, say, show_result
 from ttf.text.shell import quoted
+from ttf.text.terminal import next_command, say, show_result
 
 if TYPE_CHECKING:
     from ttf.contracts import Kind

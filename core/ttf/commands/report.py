@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.text.numbers import size
 from ttf.text.shell import quoted
+from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.tools.report.bundle import Bundle

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.errors import ConfigError
 from ttf.text.numbers import duration
 from ttf.text.shell import quoted
 from ttf.text.tables import table
-from ttf.text.terminal import Part
+from ttf.text.terminal import Part, emit_json, next_command, say, show
 from ttf.text.times import moment
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
-from ttf.commands._output import emit_json, next_command, say, show
 from ttf.text.shell import quoted
+from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.training.inference import Found

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from ttf.commands import _configuration as configuration, _options as options
-from ttf.commands._output import next_command, show_result
 from ttf.errors import ConfigError
 from ttf.text.shell import quoted
 from ttf.text.tables import screen_width, table
+from ttf.text.terminal import next_command, show_result
 
 _EPILOG = """\b
 Examples:

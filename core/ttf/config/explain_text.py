@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ttf.config.reference import Key, Section
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import wrapped
 
 _LABEL = len("  default  ")
 

@@ -9,8 +9,7 @@ import sys
 from typing import Final
 
 from ttf.supervise.relay import Relay
-from ttf.text.terminal import Part, line_of, painted, visible, wants_colour
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import Part, line_of, painted, visible, wants_colour, wrapped
 
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _CLEAR_LINE: Final = "\r\x1b[K"

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ttf.text.terminal import is_terminal, one_line
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import is_terminal, one_line, wrapped
 
 _NARROWEST: Final = 12  # columns for a cell that is wrapped
 

@@ -27,7 +27,6 @@ BELOW = "lies below rundir; opened without following a link"
 TESTS = "part of the tests that plugin authors run"
 OUTSIDE = {
     "cli.py": SYSTEM,
-    "commands/_output.py": SYSTEM,
     "data/demo.py": OWN,
     "data/sources.py": OWN,
     "data/synth.py": OWN,
@@ -62,6 +61,7 @@ OUTSIDE = {
     "testing/plugin.py": TESTS,
     "testing/stores.py": TESTS,
     "text/progress/reporter.py": SYSTEM,
+    "text/terminal.py": SYSTEM,
     "tools/bench/ceilings_disk.py": OWN,
     "tools/bench/storage.py": OWN,
     "tools/bench/training.py": OWN,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ttf.text import numbers as _text
 from ttf.text.progress.ending import last_lines, last_notes
 from ttf.text.progress.reporter import TRAIN, Shown
-from ttf.text.terminal import Part, line_of, painted, visible, wants_unicode
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import Part, line_of, painted, visible, wants_unicode, wrapped
 
 if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord

@@ -12,8 +12,7 @@ from typing import Any, Final
 from ttf.errors import ExitCode, TtfError
 from ttf.hookspecs import Status, Verdict
 from ttf.host.plugins import OURS
-from ttf.text.terminal import Line, Part, is_terminal, line_of
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import Line, Part, is_terminal, line_of, wrapped
 from ttf.tools.doctor.check import DOCS, Check, skip, warn
 from ttf.tools.doctor.context import Examination
 from ttf.tools.doctor.task_failures import one_line

@@ -10,7 +10,7 @@ from typing import Final
 
 from ttf.errors import UnknownName
 from ttf.incidents.classes import CLASSES
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import wrapped
 from ttf.tools.explain import evidence
 
 SECTIONS: Final = (

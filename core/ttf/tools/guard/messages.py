@@ -15,8 +15,7 @@ from typing import Final
 from ttf.incidents.death import Death, Finding
 from ttf.incidents.facts import crashing_frame, signal_name
 from ttf.text.numbers import duration
-from ttf.text.terminal import Part, painted, visible, wants_colour
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import Part, painted, visible, wants_colour, wrapped
 from ttf.tools.guard.deaths import Ended
 
 PREFIX: Final = "ttf guard:"

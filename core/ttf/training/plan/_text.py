@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from ttf.text.numbers import duration, size
-from ttf.text.wrapping import wrapped
+from ttf.text.terminal import wrapped
 from ttf.training.plan._model import PHASES, Plan
 
 WIDTH = 79  # Some terminals break a line that fills all 80 columns.
