@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
-from ttf.config.values import plain_path, plain_values
 from ttf.errors import ConfigError, ExitCode, GateNotMet, Stopped, Told
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
@@ -100,10 +99,11 @@ def train(
     error, or in the cell of a notebook. The training has a process of its own, so a crash costs only
     some steps; `supervised=False` trains in this process, for debuggers.
     """
+    from ttf.config.values import plain_arguments
     from ttf.rundir.request import TrainRequest
 
     files, arrays = _without_arrays(overrides)
-    source, flags = _config(config), plain_values({**(sets or {}), **files})
+    source, flags = plain_arguments(config, {**(sets or {}), **files})
     folder = RunFolder.new(None if out is None else Path(out))
     flags |= _written(arrays, folder)
     request = TrainRequest(
@@ -142,13 +142,6 @@ def _written(arrays: Mapping[str, Any], folder: RunFolder) -> dict[str, str]:
         raise
 
 
-def _config(config: ConfigSource) -> str | Mapping[str, Any] | None:
-    # For the trainer's process, which reads the file itself.
-    if config is None or isinstance(config, Mapping):
-        return config if config is None else plain_values(config)
-    return plain_path(config, "config")
-
-
 def resume(
     run_dir: Path | str,
     *,
@@ -179,13 +172,13 @@ def plan(
     Makes no run folder; without data, the demo set is made once in the cache.
     """
     from ttf.config.resolve import resolve
+    from ttf.config.values import plain_arguments
     from ttf.training.launch import plan_resolved
 
-    source = _config(config)
-    file = Path(source) if isinstance(source, str) else source
     files, arrays = _without_arrays(overrides)
+    source, flags = plain_arguments(config, {**(sets or {}), **files})
+    file = Path(source) if isinstance(source, str) else source
     with tempfile.TemporaryDirectory(prefix="ttf-plan-") as scratch:
-        flags = plain_values({**(sets or {}), **files})
         if arrays:
             from ttf.data.given_arrays import write_given
 
@@ -211,6 +204,7 @@ def mine(
     like the flags of `ttf mine` (`k=`, `miner=`, `memory_budget=`, `threads=`).
     """
     from ttf.config.resolve import resolve
+    from ttf.config.values import plain_values
     from ttf.text.progress import Reporter, make_reporter
     from ttf.training.launch import prepared_policy
 
@@ -394,6 +388,7 @@ def load(run_dir: Path | str, *, allow_remote: bool = False) -> Model:
 
 def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:
     """A container of vectors by path or URL: `.names()`, `.source(name).gather(ids)`."""
+    from ttf.config.values import plain_path
     from ttf.host.plugins import open_store
 
     return open_store(plain_path(uri, "uri"), storage)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ttf.errors import StorageError
-from ttf.mining.candidates import CandidateTable
+from ttf.mining.miner_results import CandidateTable
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_leftovers

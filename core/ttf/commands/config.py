@@ -55,9 +55,8 @@ def show_(
 
     Takes the options of ttf train, checks everything, and starts nothing.
     """
-    from ttf.config.resolve import load_run_toml, resolve
+    from ttf.config.resolve import load_run_toml, resolve, with_options
     from ttf.config.toml import dump
-    from ttf.config.written_options import with_options
 
     given = configuration.given(flags)
     written = run_toml / "run.toml" if run_toml is not None and run_toml.is_dir() else None

@@ -10,11 +10,10 @@ import click
 
 from ttf.commands import _options as options
 from ttf.errors import ConfigError
-from ttf.text.numbers import duration
+from ttf.text.numbers import duration, moment
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import Part, emit_json, next_command, say, show
-from ttf.text.times import moment
 
 if TYPE_CHECKING:
     from ttf.tools.runs.facts import RunFacts

@@ -11,7 +11,6 @@ import click
 from ttf.commands import _configuration as configuration, _options as options
 from ttf.errors import ConfigError
 from ttf.text.shell import quoted
-from ttf.text.tables import screen_width, table
 from ttf.text.terminal import next_command, show_result
 
 _EPILOG = """\b
@@ -154,6 +153,7 @@ def resume_here(
 def report_run(summary: Mapping[str, Any], as_json: bool) -> None:
     """Prints the summary on standard output, and the next commands."""
     from ttf.text.progress.ending import summary_rows
+    from ttf.text.tables import screen_width, table
 
     show_result(summary, table(summary_rows(summary), width=screen_width()), as_json)
     run_dir = quoted(summary["run_dir"])

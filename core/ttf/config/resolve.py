@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ from ttf.rundir.confined import MOST_CONFIG_BYTES, open_named, read_inside
 if TYPE_CHECKING:
     from ttf.config.check import Draft
     from ttf.config.schema import RunConfig
+    from ttf.contracts import Kind
     from ttf.rundir.request import Change
 
 Keys = tuple[str, ...]
@@ -319,3 +320,43 @@ def _samples_per_step(written: Resolved) -> int | None:
     # None if the run ended before its batch size was settled.
     train = written.config.train
     return None if train.batch_size == "auto" else train.batch_size * train.accumulate
+
+
+# --- options of plugins ----------------------------------------------------------------------------
+
+
+def with_options(resolved: Resolved) -> Resolved:
+    """The configuration with every option of the chosen plugins written out: a later default
+    must not change a run. The plugin of a name that is still "auto" has none yet."""
+    config = resolved.config
+    origins = dict(resolved.origins)
+    towers = {}
+    for side in ("query", "doc"):
+        tower = getattr(config.tower, side)
+        options = _options("tower", tower.name, tower.options(), f"tower.{side}")
+        towers[side] = tower.model_copy(update=options)
+        _fill(origins, f"tower.{side}", options)
+    updates: dict[str, Any] = {"tower": config.tower.model_copy(update=towers)}
+    chosen: dict[Kind, str] = {"device": config.device.name}
+    if config.miner.negatives:
+        chosen["miner"] = config.miner.name
+    for kind, name in chosen.items():
+        part = getattr(config, kind)
+        where = f"{kind}.{name}"
+        options = {} if name == "auto" else _options(kind, name, part.options_of(name), where)
+        if options:
+            updates[kind] = part.model_copy(update={name: options})
+            _fill(origins, where, options)
+    return replace(resolved, config=config.model_copy(update=updates), origins=origins)
+
+
+def _options(kind: Kind, name: str, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    from ttf.host import plugins
+    from ttf.host.options import checked
+
+    return asdict(checked(plugins.load(kind, name).options_type, given, where))
+
+
+def _fill(origins: dict[str, str], prefix: str, options: Mapping[str, Any]) -> None:
+    for name in options:
+        origins.setdefault(f"{prefix}.{name}", "default")

@@ -46,6 +46,18 @@ def plain_values(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def plain_arguments(
+    config: Any, values: Mapping[str, Any]
+) -> tuple[str | dict[str, Any] | None, dict[str, Any]]:
+    """A Python caller's configuration (a path or its sections) and values, for the trainer's process,
+    which reads the file itself."""
+    if config is None:
+        return None, plain_values(values)
+    sections = isinstance(config, Mapping)
+    source = plain_values(config) if sections else plain_path(config, "config")
+    return source, plain_values(values)
+
+
 def plain_path(value: Any, name: str) -> str:
     """The path of the argument `name`. Raises ConfigError."""
     if not isinstance(value, str | os.PathLike):

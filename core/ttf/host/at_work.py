@@ -6,8 +6,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ttf.host.installed import PluginInfo
+if TYPE_CHECKING:
+    from ttf.host.installed import PluginInfo
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,10 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from ttf.incidents.death import CrashReport
 
 CRASH: Final = "309"
 JETSAM: Final = "298"
@@ -23,18 +24,6 @@ FOLDERS: Final = (
 _OPENMP: Final = re.compile(r"/lib(?:gomp|omp|iomp5)\b[^/]*\.dylib$")
 _SYSTEM: Final = "/usr/lib/system/"  # abort and pthread_kill: not the library that called them
 _WAIT_S: Final = 3.0  # macOS writes the report a moment after the death
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrashReport:
-    path: Path
-    pid: int
-    signal: str = ""
-    # The exception, the termination and the last message of the application, one per line.
-    words: str = ""
-    native: str = ""
-    openmp: tuple[str, ...] = ()
-    killed_for_memory: str = ""  # for example 'per-process-limit'
 
 
 def read_report(path: Path, pid: int) -> CrashReport | None:

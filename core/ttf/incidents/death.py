@@ -41,6 +41,20 @@ class ProcessorTime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CrashReport:
+    """A report of macOS about one process."""
+
+    path: Path
+    pid: int
+    signal: str = ""
+    # The exception, the termination and the last message of the application, one per line.
+    words: str = ""
+    native: str = ""
+    openmp: tuple[str, ...] = ()
+    killed_for_memory: str = ""  # for example 'per-process-limit'
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProcessEnd:
     """What the parent knows about the end of a process. `Witness.death` finds the rest of a
     `Death`."""

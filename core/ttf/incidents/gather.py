@@ -10,14 +10,15 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
 from ttf.errors import EntryRefused
-from ttf.incidents import _darwin, _linux
-from ttf.incidents.death import Death, ProcessEnd, ProcessName, ProcessorTime
+from ttf.incidents import _linux
+from ttf.incidents.death import CrashReport, Death, ProcessEnd, ProcessName, ProcessorTime
 from ttf.incidents.inputs import InputFile, changes
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.limits import OomWatch
@@ -52,20 +53,21 @@ class Witness:
         inputs: Iterable[InputFile] = (),
         tree: bool = False,
         root: Path = Path("/"),
-        reports: Iterable[Path] = _darwin.FOLDERS,
+        reports: Iterable[Path] | None = None,
     ) -> None:
         """Must be called right after the start of the process.
 
         `stacks`: the faulthandler file; what is already in it belongs to earlier processes. `tree`:
         a foreign process and its descendants; its data files are found in its memory maps.
-        `reports`: folders of macOS crash reports. `root` replaces / in tests.
+        `reports`: folders of macOS crash reports instead of the usual ones. `root` replaces / in
+        tests.
         """
         self.process, self.pid = process, pid
         self._tree = tree
         self.inputs = tuple(inputs)  # may be set later, once the inputs are known
         # Runtimes seen in the process. The caller may set them as well.
         self.openmp: tuple[str, ...] = ()
-        self._stacks, self._reports = stacks, tuple(reports)
+        self._stacks, self._find_report = stacks, _finder_of_reports(reports)
         self._stacks_from = stacks.stat().st_size if stacks is not None and stacks.exists() else 0
         self._started = time.time() - 1  # clocks of file systems lag behind
         self._ids = {pid}
@@ -188,11 +190,11 @@ class Witness:
         except (FileNotFoundError, EntryRefused):
             return ""
 
-    def _report(self, signum: int | None) -> _darwin.CrashReport:
+    def _report(self, signum: int | None) -> CrashReport:
         report = None
-        if platform.MACOS and signum is not None and self._reports:
-            report = _darwin.find_report(self.pid, self._started, self._reports)
-        return report or _darwin.CrashReport(path=Path(), pid=self.pid)
+        if self._find_report is not None and signum is not None:
+            report = self._find_report(self.pid, self._started)
+        return report or CrashReport(path=Path(), pid=self.pid)
 
     def close(self) -> None:
         if self._log is not None:
@@ -203,6 +205,18 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _finder_of_reports(
+    folders: Iterable[Path] | None,
+) -> Callable[[int, float], CrashReport | None] | None:
+    if not platform.MACOS:
+        return None
+    # Now and not at the death: an upgrade may have replaced the file by then.
+    from ttf.incidents import _darwin
+
+    searched = _darwin.FOLDERS if folders is None else tuple(folders)
+    return partial(_darwin.find_report, folders=searched) if searched else None
 
 
 def ended(returncode: int, *, finished: bool = False) -> tuple[int | None, int | None]:

@@ -13,14 +13,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from ttf.contracts import Store
 from ttf.errors import DataChanged
 from ttf.incidents.death import FileChange
 from ttf.rundir.confined import open_named
 from ttf.rundir.documents import InputState
-from ttf.text.times import moment
+from ttf.text.numbers import moment
+
+if TYPE_CHECKING:
+    from ttf.contracts import Store
 
 _SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 4096

@@ -14,8 +14,8 @@ from ttf.incidents.facts import signal_name
 from ttf.rundir import durable
 from ttf.rundir.documents import AppliedRemedy, Incident
 from ttf.rundir.incident_files import APPLIED, INCIDENT
+from ttf.text.numbers import moment
 from ttf.text.secrets import Secrets
-from ttf.text.times import moment
 
 AREA: Final = "incident"
 _CURVE_S: Final = 600.0

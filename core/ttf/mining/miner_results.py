@@ -1,34 +1,38 @@
-"""The answers of a search: checked before they are used, and stored in parts.
+"""What a mining round found, on disk: the answers while a miner searches, then the candidate table.
 
-A killed search continues after its last chunk. Miners are checked here and nowhere else: shapes,
-ids and scores, by the process that searched and by the process that asked.
+A killed search continues after its last chunk. A table keeps the scores, because negatives are
+filtered when they are drawn: a margin can change without mining again. It is a folder of .npy files
+and a manifest of their hashes, written whole or not at all.
 """
 
 from __future__ import annotations
 
 import contextlib
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import Miner
 from ttf.data.sources import open_ref
 from ttf.data.vectors import npy_header
-from ttf.errors import ArtifactDamaged, BadAnswer, BadData, storage_error
+from ttf.errors import ArtifactDamaged, BadAnswer, storage_error
+from ttf.mining.checked_answers import check_answers
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.rundir.confined import open_inside, read_json, write_inside
-from ttf.rundir.durable import fsync_dir, fsync_file, write_json
-from ttf.rundir.removing import remove_if_there
+from ttf.rundir.durable import OpenFile, fsync_dir, fsync_file, write_json, write_manifest
+from ttf.rundir.removing import folder_written_whole, remove_if_there
 from ttf.rundir.typed_json import dataclass_from
+from ttf.rundir.verified_folders import ARRAYS, MANIFEST, TABLE_AREA, verified_table
 
 PROGRESS: Final = "progress.json"
 IDS: Final = "ids.npy"
 SCORES: Final = "scores.npy"
 _DTYPES: Final[dict[str, np.dtype[Any]]] = {IDS: np.dtype("<i8"), SCORES: np.dtype("<f4")}
 _ROWS: Final = 8192
+_TABLE_TYPES: Final = tuple(map(np.dtype, ("int64", "int64", "float32", "float32")))
 
 
 class Journal:
@@ -153,27 +157,7 @@ class Journal:
         return len(self._header(name)) + rows * self._shape[1] * int(_DTYPES[name].itemsize)
 
 
-# --- checks ----------------------------------------------------------------------------------------
-
-
-def checked_search(
-    miner: Miner, queries: NDArray[np.float32], k: int, rows: int, *, name: str
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """`miner.search` of a bank with `rows` rows. Raises BadAnswer, naming the miner and the query.
-
-    Approximate libraries read damaged memory without complaint: an id out of range is a fault that
-    must not reach the trainer.
-    """
-    bad = np.flatnonzero(~np.isfinite(queries).all(axis=1))
-    if bad.size:
-        raise BadData(
-            f"Query {bad[0]} of {len(queries)} contains NaN or infinity ({bad.size} such queries "
-            "in total).",
-            hint="To find the wrong rows: ttf data verify FILE",
-        )
-    ids, scores = miner.search(queries, k)
-    _check_answers(ids, scores, (len(queries), min(k, rows)), rows, name)
-    return ids, scores
+# --- the report of a search -----------------------------------------------------------------------
 
 
 def checked_report(job: MiningJob, values: Any) -> MiningReport:
@@ -200,7 +184,7 @@ def checked_report(job: MiningJob, values: Any) -> MiningReport:
             raise BadAnswer(
                 job.miner, f"ttf wrote {job.out} and could not read it again: {error}"
             ) from error
-        _check_answers(ids, scores, (stop - start, shape[1]), rows, job.miner, first=start)
+        check_answers(ids, scores, (stop - start, shape[1]), rows, job.miner, first=start)
     return report
 
 
@@ -235,56 +219,84 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
     return report
 
 
-def _check_answers(
-    ids: NDArray[np.int64],
-    scores: NDArray[np.float32],
-    expected: tuple[int, int],
-    rows: int,
-    name: str,
-    *,
-    first: int = 0,
-) -> None:
-    for what, array, dtype in (("ids", ids, np.int64), ("scores", scores, np.float32)):
-        if not isinstance(array, np.ndarray):
-            raise BadAnswer(
-                name,
-                (
-                    f"The miner {name!r} returned {what} as {type(array).__name__}, but it "
-                    "must return an array."
-                ),
-            )
-        if array.shape != expected or array.dtype != dtype:
-            raise BadAnswer(
-                name,
-                f"The miner {name!r} returned {what} with the type {array.dtype} and the shape "
-                f"{array.shape}, but it must return {np.dtype(dtype)} {expected}.",
-            )
-    _check_ids(ids, rows, name, first)
-    if not np.isfinite(scores).all():
-        query, rank = np.argwhere(~np.isfinite(scores))[0]
-        raise BadAnswer(
-            name,
-            f"The miner {name!r} returned the invalid score {scores[query, rank]} for query "
-            f"{first + query} at rank {rank}.",
-        )
+# --- the table of a round --------------------------------------------------------------------------
 
 
-def _check_ids(ids: NDArray[np.int64], rows: int, name: str, first: int) -> None:
-    if ids.size and (ids.min() < 0 or ids.max() >= rows):
-        wrong = np.argwhere((ids < 0) | (ids >= rows))
-        query, rank = wrong[0]
-        raise BadAnswer(
-            name,
-            f"The miner {name!r} returned row {ids[query, rank]} for query {first + query} at "
-            f"rank {rank}, but the bank has rows 0 to {rows - 1} ({len(wrong):,} invalid ids in "
-            "total).",
-        )
-    ordered = np.sort(ids, axis=1)
-    same = ordered[:, 1:] == ordered[:, :-1]
-    if same.any():
-        query, place = np.argwhere(same)[0]
-        raise BadAnswer(
-            name,
-            f"The miner {name!r} returned row {ordered[query, place]} twice for query "
-            f"{first + query}.",
-        )
+@dataclass(frozen=True, kw_only=True)
+class CandidateTable:
+    """The k best bank rows of some training queries, best first."""
+
+    rows: NDArray[np.int64]  # (Q,) rows of the training split, ascending.
+    ids: NDArray[np.int64]  # (Q, k) bank rows.
+    scores: NDArray[np.float32]  # (Q, k) of the query tower at mining time.
+    # (Q,) the lowest score among the query's known positives, under the same tower; NaN if none is
+    # known.
+    positive_scores: NDArray[np.float32]
+    key: str  # Hash of what it was mined from; names its folder.
+    version: str = "0"  # Of the document tower; always 0 if that is frozen.
+    miner: str = ""
+
+    def __post_init__(self) -> None:
+        queries, k = self.ids.shape
+        shapes = self.rows.shape, self.positive_scores.shape, self.scores.shape
+        types = self.rows.dtype, self.ids.dtype, self.scores.dtype, self.positive_scores.dtype
+        if shapes != ((queries,), (queries,), (queries, k)) or types != _TABLE_TYPES:
+            raise ValueError(f"arrays of {types} with the shapes {(self.ids.shape, *shapes)}")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions of sample rows in this table; -1 for rows that are not in it."""
+        if not len(self.rows):
+            return np.full(len(rows), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        return np.where(self.rows[at] == rows, at, -1).astype(np.int64)
+
+    def save(self, candidates: Path) -> Path:
+        """Writes `<candidates>/<key>/`, durably; returns that folder."""
+        folder = candidates / self.key
+        candidates.mkdir(parents=True, exist_ok=True)
+        with folder_written_whole(folder, TABLE_AREA) as temp:
+            hashes = {f"{name}.npy": self._write(name, temp) for name in ARRAYS}
+            facts = {
+                "key": self.key,
+                "version": self.version,
+                "miner": self.miner,
+                "queries": len(self),
+                "k": int(self.ids.shape[1]),
+            }
+            write_manifest(temp / MANIFEST, facts, hashes, TABLE_AREA)
+        return folder
+
+    def _write(self, name: str, folder: Path) -> str:
+        # Returns the hash of the intended bytes.
+        file = OpenFile(folder / f"{name}.npy", TABLE_AREA)
+        try:
+            np.save(file, getattr(self, name), allow_pickle=False)
+        finally:
+            file.close()
+        return file.sha256
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Verifies every file against its hash, then maps them. Raises ArtifactDamaged."""
+        manifest = verified_table(folder)
+        try:
+            arrays: dict[str, Any] = {
+                name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+                for name in ARRAYS
+            }
+            table = cls(
+                **arrays,
+                key=str(manifest["key"]),
+                version=str(manifest["version"]),
+                miner=str(manifest["miner"]),
+            )
+        except (LookupError, ValueError, OSError) as error:
+            # The hashes are right: it was written like this, and not by ttf.
+            raise ArtifactDamaged(
+                f"The candidate table {folder} is damaged ({error}).",
+                hint="Delete the folder: ttf then mines the candidates again.",
+            ) from error
+        return table

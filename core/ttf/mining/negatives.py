@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ttf.config.schema import NegativesConfig
 from ttf.data.order import hash64
 from ttf.errors import ConfigError
-from ttf.mining.candidates import CandidateTable
+from ttf.mining.miner_results import CandidateTable
 
 _REPORT_ROWS = 4096
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -32,9 +32,10 @@ from ttf.errors import (
 )
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
+from ttf.mining.checked_answers import checked_search
 from ttf.mining.choose import checked_options
 from ttf.mining.job import IndexRecord, MiningJob, MiningReport
-from ttf.mining.miner_results import IDS, SCORES, Journal, checked_search
+from ttf.mining.miner_results import IDS, SCORES, Journal
 from ttf.mining.provenance import code_of, versions_of
 from ttf.mining.scan.scan_counters import Certifies, ScanTally
 from ttf.process.collector import paused_for_imports

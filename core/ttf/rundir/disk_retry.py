@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ttf.errors import StorageError
-from ttf.text.times import TIME, moment
+from ttf.text.numbers import TIME, moment
 
 _RETRY_EVERY_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 15.0

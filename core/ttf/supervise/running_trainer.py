@@ -9,17 +9,19 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any, Final, cast
 
-from ttf.incidents.death import Death, KilledByUs, ProcessEnd
+from ttf.errors import StorageError
+from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, Remedy
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
-from ttf.incidents.remedies import remedies_for
+from ttf.incidents.remedies import command, remedies_for
 from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import GRACE_S, Conversation, wait
+from ttf.process.error_document import ErrorDocument
 from ttf.process.signals import Signals
 from ttf.rundir.confined import append_inside
 from ttf.rundir.flight_record import Flight, FlightReader
@@ -30,6 +32,7 @@ from ttf.supervise.events import (
     Beat,
     Checkpointed,
     Configured,
+    Died,
     Event,
     Life,
     Limited,
@@ -38,7 +41,7 @@ from ttf.supervise.events import (
     Suspended,
     now,
 )
-from ttf.text.times import moment
+from ttf.text.numbers import moment
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -62,6 +65,19 @@ def _settings(section: Mapping[str, Any]) -> Settings:
         hang_timeout_s=None if timeout == "auto" else float(timeout),
         remedies=section["remedies"],
     )
+
+
+def _with_trainer_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
+    # A trainer that found wrong results of its device reports the remedy itself.
+    if error is None or error["class"] != "DeviceMistrusted":
+        return finding
+    edits = error["fields"]["remedy"]
+    remedy = Remedy(
+        text=command(edits),
+        set=edits,
+        deviation="the rest was computed on a different device, because the parity probe failed",
+    )
+    return replace(finding, certain=True, at_once=True, ends_with=None, remedies=(remedy,))
 
 
 class RunningTrainer:
@@ -214,7 +230,53 @@ class RunningTrainer:
         self._write_stderr()
         return code
 
-    def death(self, code: int) -> Death:
+    def death(self, code: int, say: Callable[[str], None]) -> tuple[Finding, Died]:
+        """Explains its death and writes the incident; `say` gets why that was not possible."""
+        from ttf.incidents.classify import classify
+        from ttf.rundir.verified_folders import newest_step
+
+        death = self._evidence(code)
+        finding = _with_trainer_remedy(classify(death), (self.end or {}).get("error"))
+        checkpoint, step = newest_step(self._folder.checkpoints), death.step or 0
+        died = Died(
+            now=now(),
+            incident=self._write_incident(death, finding, checkpoint, step, say),
+            name=finding.name,
+            certain=finding.at_once,
+            step=step,
+            phase=death.phase or "start",
+            checkpoint_step=checkpoint,
+            remedies=finding.remedies,
+            retry=finding.ends_with is None,
+            lived=lived(death.flight),
+            plugin=None if death.flight is None else death.flight.plugin,
+        )
+        return finding, died
+
+    def _write_incident(
+        self,
+        death: Death,
+        finding: Finding,
+        checkpoint: int,
+        step: int,
+        say: Callable[[str], None],
+    ) -> str:
+        from ttf.incidents.writing import write_incident
+
+        try:
+            return write_incident(
+                self._folder.incidents,
+                death,
+                finding,
+                applied=None,  # that is decided next
+                lost_steps=max(0, step - max(0, checkpoint)),
+                checkpoint_step=checkpoint,
+            )
+        except StorageError as error:
+            say(f"ttf could not write the incident: {error}")
+            return "(not written)"
+
+    def _evidence(self, code: int) -> Death:
         end = ProcessEnd(
             returncode=code,
             killed=self.killed,

@@ -6,10 +6,12 @@ import contextlib
 import io
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ttf.supervise.relay import Relay
 from ttf.text.terminal import Part, line_of, painted, visible, wants_colour, wrapped
+
+if TYPE_CHECKING:
+    from ttf.supervise.relay import Relay
 
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _CLEAR_LINE: Final = "\r\x1b[K"
@@ -40,6 +42,7 @@ class Screen:
                 self.fd = os.dup(sys.stderr.fileno())
             return
         # Somebody replaced it. Even if it names a descriptor, that is not where its text goes.
+        from ttf.supervise.relay import Relay
         from ttf.text.progress import notebook
 
         cell = notebook.cell()

@@ -13,26 +13,30 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
 from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told, TtfError
-from ttf.incidents.death import Death, Finding, Remedy
-from ttf.incidents.remedies import command
+from ttf.incidents.death import Finding
 from ttf.process import limits
-from ttf.process.error_document import ErrorDocument, from_document
+from ttf.process.error_document import from_document
 from ttf.process.orphans import Orphans
 from ttf.process.signals import Signals, wait_for
+from ttf.rundir.durable import write_json
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.supervision import Journal
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
     Action,
     AskToLeave,
     AskToShed,
     AskToStop,
+    Checkpointed,
     Died,
     DumpStacks,
     Ended,
@@ -52,9 +56,9 @@ from ttf.supervise.events import (
     Tick,
     now,
 )
-from ttf.supervise.journal_keeper import JournalKeeper
-from ttf.supervise.running_trainer import RunningTrainer, lived
+from ttf.supervise.running_trainer import RunningTrainer
 from ttf.supervise.screen import Screen
+from ttf.supervise.state import State
 from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
@@ -94,19 +98,6 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
             raise
         finally:
             supervisor.close()
-
-
-def _with_trainer_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
-    # A trainer that found wrong results of its device reports the remedy itself.
-    if error is None or error["class"] != "DeviceMistrusted":
-        return finding
-    edits = error["fields"]["remedy"]
-    remedy = Remedy(
-        text=command(edits),
-        set=edits,
-        deviation="the rest was computed on a different device, because the parity probe failed",
-    )
-    return replace(finding, certain=True, at_once=True, ends_with=None, remedies=(remedy,))
 
 
 class Supervisor:
@@ -209,8 +200,6 @@ class Supervisor:
 
     def _end_events(self, trainer: RunningTrainer) -> Iterable[Event]:
         """Yields Ended, or Died, or both if the trainer left because it was asked to."""
-        from ttf.incidents.classify import classify
-
         code = trainer.finish()
         if self._orphans is not None:
             self._orphans.end()
@@ -231,46 +220,11 @@ class Supervisor:
                 if self._end.get("left") == "memory":
                     trainer.killed = ("memory", "it saved a checkpoint and ended on request")
                     yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
-                death = trainer.death(code)
-                yield self._died(death, _with_trainer_remedy(classify(death), error))
+                self._finding, died = trainer.death(code, partial(self._say, loud=True))
+                yield died
         finally:
             self._running = None
             trainer.close()
-
-    def _died(self, death: Death, finding: Finding) -> Died:
-        from ttf.rundir.verified_folders import newest_step
-
-        checkpoint, step = newest_step(self._folder.checkpoints), death.step or 0
-        self._finding = finding
-        return Died(
-            now=now(),
-            incident=self._write_incident(death, finding, checkpoint, step),
-            name=finding.name,
-            certain=finding.at_once,
-            step=step,
-            phase=death.phase or "start",
-            checkpoint_step=checkpoint,
-            remedies=finding.remedies,
-            retry=finding.ends_with is None,
-            lived=lived(death.flight),
-            plugin=None if death.flight is None else death.flight.plugin,
-        )
-
-    def _write_incident(self, death: Death, finding: Finding, checkpoint: int, step: int) -> str:
-        from ttf.incidents.writing import write_incident
-
-        try:
-            return write_incident(
-                self._folder.incidents,
-                death,
-                finding,
-                applied=None,  # that is decided next
-                lost_steps=max(0, step - max(0, checkpoint)),
-                checkpoint_step=checkpoint,
-            )
-        except StorageError as error:
-            self._say(f"ttf could not write the incident: {error}", loud=True)
-            return "(not written)"
 
     # --- what is done -----------------------------------------------------------------------
 
@@ -385,3 +339,61 @@ class Supervisor:
             if failure is not None:
                 self._say(f"ttf could not write summary.json: {failure}")
         raise error
+
+
+class JournalKeeper:
+    """Keeps supervision.json true: what the next supervisor of a run needs if this one is killed.
+
+    A failing disk is said and does not end the run.
+    """
+
+    def __init__(self, folder: RunFolder, say: Callable[[str], None], *, resume: bool) -> None:
+        self._folder, self._say = folder, say
+        earlier = Journal.read(folder.supervision) if resume else Journal()
+        self.journal = earlier.begun(time.time(), _last_sign(folder.memory))
+
+    def note(self, event: Event, state: State) -> None:
+        """Writes what `state` has new after `event`."""
+        before = self.journal
+        if isinstance(event, Checkpointed):
+            self.journal = replace(before, checkpointed=event.step)
+        elif isinstance(event, Died | Ended):
+            self.journal = before.with_history(state.history, state.overlay)
+        if isinstance(event, Died):
+            self._note_remedy(event.incident, state)
+        if self.journal != before or isinstance(event, Started):
+            self._write()
+
+    def note_end(self, status: str) -> None:
+        """How this sitting ended, for the history of the run."""
+        if self._folder.config.exists():  # else no run began
+            self.journal = self.journal.with_end(status)
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            write_json(self._folder.supervision, self.journal.document())
+        except StorageError as error:
+            self._say(str(error))
+
+    def _note_remedy(self, incident: str, state: State) -> None:
+        from ttf.incidents.writing import note_remedy
+
+        edits = [
+            f"{key}={change.value}"
+            for key, change in state.overlay.items()
+            if change.origin.startswith(f"remedy of incident {incident} ")
+        ]
+        if edits:
+            try:
+                note_remedy(self._folder.incidents, incident, ", ".join(edits))
+            except StorageError as error:
+                self._say(str(error))
+
+
+def _last_sign(curve: Path) -> float | None:
+    # The curve of memory gets a line a second as long as the run lives.
+    try:
+        return curve.lstat().st_mtime
+    except OSError:
+        return None

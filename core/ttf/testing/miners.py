@@ -17,7 +17,7 @@ from ttf.contracts import Kind, MinerContext
 from ttf.data.sources import MemorySource
 from ttf.data.vectors import from_float32
 from ttf.errors import BadData, ConfigError
-from ttf.mining.miner_results import checked_search
+from ttf.mining.checked_answers import checked_search
 from ttf.testing import _children
 from ttf.testing._banks import DIM, best_rows, clustered_rows
 from ttf.testing.plugin import PluginTests

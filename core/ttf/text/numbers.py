@@ -1,9 +1,13 @@
-"""Formats numbers for people."""
+"""Formats numbers and times for people."""
 
 from __future__ import annotations
 
 import re
+import time
 from typing import Any, Final
+
+DATE: Final = "%Y-%m-%d %H:%M:%S"
+TIME: Final = "%H:%M:%S"
 
 
 def duration(seconds: float) -> str:
@@ -146,3 +150,16 @@ def _bad_size(value: str) -> int:
     raise ValueError(
         f"not a size: {value!r}; write a number of bytes, or for example '512MiB' or '1.5GB'"
     )
+
+
+def moment(seconds: float, form: str = DATE) -> str:
+    """The local time of a number of seconds since 1970, whatever number a clock or a file gave.
+    No decision rests on it: clocks jump, and some stand at 1970.
+
+    >>> moment(1e30), moment(float("nan")), len(moment(-1e9))
+    ('an unknown time', 'an unknown time', 19)
+    """
+    try:
+        return time.strftime(form, time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "an unknown time"

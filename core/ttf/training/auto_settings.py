@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from ttf.config.resolve import Resolved
+from ttf.config.resolve import Resolved, with_options
 from ttf.config.schema import RunConfig
-from ttf.config.written_options import with_options
 from ttf.contracts import BatchPlan, DevicePolicy, Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order

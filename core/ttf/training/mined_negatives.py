@@ -27,9 +27,9 @@ from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death
 from ttf.incidents.writing import write_incident
-from ttf.mining.candidates import CandidateTable
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
+from ttf.mining.miner_results import CandidateTable
 from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_report
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir

@@ -97,7 +97,7 @@ def test_an_interrupted_command_continues(
 ) -> None:
     """Every attempt dies after its first chunk; the chunks add up."""
     from ttf.mining import worker_client, worker_main
-    from ttf.mining.miner_results import checked_search
+    from ttf.mining.checked_answers import checked_search
     from ttf.tools.mine import offline
 
     real_search = checked_search

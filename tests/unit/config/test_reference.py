@@ -9,8 +9,7 @@ import pytest
 from ttf.config import reference
 from ttf.config.json_schema import json_schema
 from ttf.config.reference import Key
-from ttf.config.resolve import FLAGS, NEGATIONS, flat, resolve
-from ttf.config.written_options import with_options
+from ttf.config.resolve import FLAGS, NEGATIONS, flat, resolve, with_options
 from ttf.host import installed
 
 EVERY_SECTION = (*reference.sections(), *reference.plugin_sections())

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-from ttf.incidents._darwin import CrashReport, find_report, read_report
+from ttf.incidents._darwin import find_report, read_report
+from ttf.incidents.death import CrashReport
 
 RECORDED = ROOT / "tests/recorded/incidents/macos"
 SEGFAULT = RECORDED / "python3.11-2026-11-18-091244.ips"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ttf.errors import ArtifactDamaged
-from ttf.mining.candidates import CandidateTable
+from ttf.mining.miner_results import CandidateTable
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from ttf.config.schema import MinerConfig
 from ttf.contracts import MinerContext, MinerCost, VectorSource
 from ttf.data.sources import VectorRef
 from ttf.errors import BadAnswer, BadData, ExitCode
+from ttf.mining.checked_answers import checked_search
 from ttf.mining.choose import Offer, choose_miner, deadlines, winner
 from ttf.mining.job import MiningJob
-from ttf.mining.miner_results import checked_search
 
 
 class Liar:

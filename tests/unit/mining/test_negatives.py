@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ttf.config.schema import NegativesConfig
 from ttf.errors import ConfigError
-from ttf.mining.candidates import CandidateTable
+from ttf.mining.miner_results import CandidateTable
 from ttf.mining.negatives import draw, remark_on_yield, yield_report
 
 

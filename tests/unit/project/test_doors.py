@@ -38,7 +38,6 @@ OUTSIDE = {
     "machine/memory/limits.py": SYSTEM,
     "machine/others_load.py": SYSTEM,
     "machine/processor.py": SYSTEM,
-    "mining/candidates.py": VERIFIED,
     "mining/miner_results.py": VERIFIED,
     "mining/provenance.py": SYSTEM,
     "mining/scan/bf16_bank.py": VERIFIED,

@@ -156,7 +156,7 @@ def mine(factory: MinerFactory, name: str, request: Mapping[str, Any]) -> None:
 
     from ttf.contracts import MinerContext
     from ttf.data.sources import MemorySource
-    from ttf.mining.miner_results import checked_search
+    from ttf.mining.checked_answers import checked_search
 
     draw = np.random.default_rng(0)
     rows = draw.standard_normal((_ROWS, _DIM), dtype=np.float32)

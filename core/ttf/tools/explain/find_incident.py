@@ -13,9 +13,9 @@ from ttf.rundir import documents
 from ttf.rundir.confined import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
+from ttf.text.numbers import moment
 from ttf.text.shell import quoted
 from ttf.text.terminal import one_line
-from ttf.text.times import moment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ from ttf.incidents.writing import write_incident
 from ttf.rundir import durable
 from ttf.rundir.confined import append_inside, refuse_foreign
 from ttf.rundir.removing import remove_if_possible
+from ttf.text.numbers import moment
 from ttf.text.secrets import Secrets
-from ttf.text.times import moment
 from ttf.tools.guard.stacks import Stacks
 
 _AREA: Final = "guard"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ttf.machine.memory.tree import TreeMemory
-from ttf.text.times import TIME, moment
+from ttf.text.numbers import TIME, moment
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.view import Run, View
 

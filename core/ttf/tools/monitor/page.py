@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ttf.text.numbers import clock, duration, metric, rate, size
+from ttf.text.numbers import TIME, clock, duration, metric, moment, rate, size
 from ttf.text.terminal import Line, Part, wrapped
-from ttf.text.times import TIME, moment
 from ttf.tools.monitor.cells import Paint, cut, fitted, flow
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.table import process_lines

@@ -16,7 +16,7 @@ from ttf.data.sources import MemorySource
 from ttf.data.vectors import unit_rows
 from ttf.errors import ConfigError
 from ttf.host import plugins
-from ttf.mining.miner_results import checked_search
+from ttf.mining.checked_answers import checked_search
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from ttf.errors import ExitCode
 from ttf.rundir.documents import Summary
 from ttf.text import numbers
+from ttf.text.numbers import moment
 from ttf.text.progress.ending import kept_weights, not_improved
-from ttf.text.times import moment
 from ttf.tools.report.page._charts import charts
 from ttf.tools.report.page._read import RunFiles, ShownIncident
 from ttf.tools.report.page._share_of_machine import share_of_machine
