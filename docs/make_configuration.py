@@ -12,7 +12,7 @@ HEAD = """# The configuration
 
 Made from the declarations of the keys by `make docs`; do not edit by hand.
 
-A run is configured by a TOML file and by options of `ttf train`. Each value: default < `RUN.toml` < `--set` < option.
+A run is configured by a TOML or YAML file and by options of `ttf train`. Each value: default < `RUN.toml` < `--set` < option.
 `--set KEY=VALUE` sets any key. `ttf config show [RUN.toml]` prints every value with its origin, `ttf config explain KEY`
 explains one key, and `ttf config schema` prints a JSON Schema for editors. The word `none` in a file or in `--set`
 stands for no value. A run writes what it used to `run.toml` in its folder.
@@ -29,6 +29,11 @@ hidden = 512
 [train]
 lr = 3e-4
 ```
+
+A file that ends in `.yaml` or `.yml` is YAML, and is read wherever a TOML file is (`pip install "twotower[yaml]"`, which
+is PyYAML). Its limits are those of TOML; anchors, aliases, tags, a second document and keys given twice are refused.
+yes, no, on and off are true and false, as PyYAML reads them, but `1e-3` is a number; what YAML 1.1 and 1.2 read
+differently otherwise (`010`, `1:30`, dates) is text. `null` is no value, as `none` is.
 """
 
 

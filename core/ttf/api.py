@@ -92,7 +92,7 @@ def train(
     """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish, or if its
     model is no better than chance.
 
-    `config` is a TOML file or a mapping of its sections; overrides are named like the flags of `ttf
+    `config` is a TOML or YAML file, or a mapping of its sections; overrides are named like the flags of `ttf
     train` (`pairs=`, `lr=`, `miner=`); `sets` sets any key, e.g. `{"tower.query.hidden": 512}`.
     `pairs` may be a mapping of arrays, `{"X_train": ...}`, and `bank` an array, a tensor or a frame:
     they are written to the folder of the run. `progress` shows the command's progress on standard

@@ -169,13 +169,14 @@ def command(
 
 
 def _study_of_run(words: tuple[str, ...], out: Path | None, given: dict[str, Any]) -> BisectStudy:
+    from ttf.config.files import ENDINGS
     from ttf.tools.bisect.study import BisectRequest
 
     _refuse(given, _OF_COMMAND, "a command (ttf bisect --command -- COMMAND)")
     if not words:
         raise ConfigError("No configuration was given.", hint="ttf bisect run.toml")
     toml = Path(words[0])
-    if len(words) > 1 or not (toml.suffix == ".toml" or toml.is_dir()):
+    if len(words) > 1 or not (toml.suffix in ENDINGS or toml.is_dir()):
         raise ConfigError(
             f"{shlex.join(words)} is not one configuration.",
             hint=f"If it is a command: ttf bisect --command -- {shlex.join(words)}",

@@ -1,1 +1,1 @@
-"""The configuration: its keys (`schema`), its layers (`resolve`) and its file (`toml`)."""
+"""The configuration: its keys (`schema`), its layers (`resolve`) and its file (`files`)."""

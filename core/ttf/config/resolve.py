@@ -1,6 +1,6 @@
 """Merges defaults, a file, --set and flags to one validated configuration with origins.
 
-Layers, later ones win: default < TOML file < --set < flag < --safe < remedies. All problems are
+Layers, later ones win: default < file < --set < flag < --safe < remedies. All problems are
 collected and raised as one ConfigError, each with the place of the wrong value.
 """
 
@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ttf.config import toml
+from ttf.config import files, toml
 from ttf.config.values import DEEPEST, MOST_PROBLEMS, plain, shortened, too_deep
-from ttf.errors import ConfigError, EntryRefused, suggestion
-from ttf.rundir.confined import MOST_CONFIG_BYTES, open_named, read_inside
+from ttf.errors import ConfigError, suggestion
+from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
 
 if TYPE_CHECKING:
     from ttf.config.check import Draft
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ttf.rundir.request import Change
 
 Keys = tuple[str, ...]
-MOST_BYTES: Final = 2**20  # of a file
 
 # Every flag of `ttf train` that sets a key; Python's overrides use the same names (`lr=`).
 FLAGS: Mapping[str, str] = {
@@ -142,62 +141,12 @@ def _file_layer(file: Path | Mapping[str, Any] | None) -> Layer:
             layer.add((key,), value, "argument")
         _anchor(layer, Path.cwd())
     elif file is not None:
-        document = toml.read(text_of(Path(file)), Path(file))
+        document = files.read(Path(file))
         for path, value in _leaves((), document.values):
             layer.add(path, value, document.origin(path))
         layer.places.update({path: document.origin(path) for path in document.lines})
         _anchor(layer, Path(file).absolute().parent)
     return layer
-
-
-def text_of(path: Path) -> str:
-    """Raises ConfigError with what to do."""
-    try:
-        data = _read_bytes(path)
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"There is no file {path}.{_nearby(path)}",
-            hint=(
-                "Without a file, ttf train uses the command-line options and the defaults: "
-                "see ttf train --help."
-            ),
-        ) from error
-    except IsADirectoryError as error:
-        raise ConfigError(
-            f"{path} is a folder. A configuration is a TOML file.",
-            hint=f"To continue a run: ttf resume {path}. To repeat it: ttf train {path}/run.toml.",
-        ) from error
-    except OSError as error:
-        raise ConfigError(f"Could not read {path}: {error.strerror}.") from error
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path} is not valid TOML: byte {error.start} is not UTF-8 text.",
-            hint="A configuration is a text file. For data files, use --pairs and --bank.",
-        ) from error
-
-
-def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise IsADirectoryError
-    try:
-        with open_named(path) as file:
-            data = file.read(MOST_BYTES + 1)
-    except EntryRefused as error:  # a pipe or a device
-        raise ConfigError(str(error), hint="Write the configuration to a file first.") from error
-    if len(data) > MOST_BYTES:
-        raise ConfigError(
-            f"{path} is too large for a configuration: more than {MOST_BYTES:,} bytes.",
-            hint="For data files, use --pairs and --bank.",
-        )
-    return data
-
-
-def _nearby(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f" The folder {path.parent} does not exist either."
-    return suggestion(path.name, [p.name for p in path.parent.glob("*.toml")])
 
 
 def _set_layer(sets: Sequence[str], problems: list[str]) -> Layer:
@@ -302,7 +251,7 @@ def load_run_toml(
     resolved = resolve(path, overlay=overlay, plugins=plugins) if overlay else written
     comments = {
         keys: text[number - 1].rpartition(toml.COMMENT)[2]
-        for keys, number in toml.read(text_of(path), path).lines.items()
+        for keys, number in files.read(path).lines.items()
         if toml.COMMENT in text[number - 1]
     }
     gates = next((c for keys, c in comments.items() if keys[:1] == ("gates",)), "default")

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from ttf.config import reference
-from ttf.config.resolve import MOST_BYTES, resolve
+from ttf.config.files import MOST_BYTES
+from ttf.config.resolve import resolve
 from ttf.config.toml import MOST_VALUES
 from ttf.errors import ConfigError, ExitCode
 

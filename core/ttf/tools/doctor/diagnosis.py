@@ -93,10 +93,9 @@ def _to_standard_error(text: str) -> None:
 def check_run_toml(checks: Sequence[Check], wanted: Sequence[str], run_toml: Path | None) -> None:
     """Raises ConfigError before any check runs: the user should not wait for it."""
     if run_toml is not None:
-        from ttf.config import toml
-        from ttf.config.resolve import text_of
+        from ttf.config import files
 
-        toml.read(text_of(run_toml), run_toml)
+        files.read(run_toml)
     elif wanted:
         missing = [check.id for check in checks if check.of_run]
         if missing:
