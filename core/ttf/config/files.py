@@ -16,7 +16,8 @@ ENDINGS: Final = (".toml", *YAML_ENDINGS)
 
 def read(path: Path) -> toml.Document:
     """Raises ConfigError with what to do."""
-    return (yaml_text if _is_yaml(path) else toml).read(text_of(path), path)
+    read_text = yaml_text.read if _is_yaml(path) else toml.read
+    return read_text(text_of(path), path)
 
 
 def _is_yaml(path: Path) -> bool:
