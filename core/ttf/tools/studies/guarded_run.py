@@ -30,9 +30,9 @@ _SCRIPTS: Final = frozenset({".py", ".sh", ".toml", ".yaml", ".yml", ".json"})
 _SHELL: Final = {126, 127}  # not executable, not found
 _USAGE_CODE: Final = 2
 _USAGE: Final = re.compile(
-    r"^usage: |^Usage: |unrecognized arguments|can't open file|[Nn]o such option|invalid choice|"
-    r"[Uu]nknown option|unrecognized option|No such file or directory",
-    re.MULTILINE,
+    r"^usage: |unrecognized arguments|can't open file|no such option|invalid choice|"
+    r"unknown option|unrecognized option|No such file or directory",
+    re.MULTILINE | re.IGNORECASE,
 )
 _PYTHON_ERROR: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: .*)?$")
 _GUARD: Final = "ttf guard:"
