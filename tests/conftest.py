@@ -76,7 +76,6 @@ def pytest_collection() -> Generator[None, object, object]:
 _LONG = (
     "tests/system/supervise/crashes/test_hangs.py",
     "tests/system/packages/test_pages.py",
-    "tests/system/tools/plugins/scaffold/test_packages.py",
     "tests/system/supervise/crashes/test_deaths.py",
     "tests/system/chaos",
     "tests/system/tools/bisect/test_studies.py",

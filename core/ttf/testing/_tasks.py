@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Third-party modules that ttf may already have loaded when it lists a plugin.
 LIGHT: Final = frozenset({"click", "filelock", "platformdirs", "pluggy", "psutil", "ttf"})
-ENOUGH_CPU_S: Final = 0.5
+ENOUGH_CPU_S: Final = 0.3
 
 
 # --- loading ---------------------------------------------------------------------------------

@@ -1,27 +1,32 @@
-"""The pages for authors are true: their files are written, their commands run, as a reader would."""
+"""The pages for authors are true: their files are written, their commands run, as a reader would.
+
+And what `ttf plugins new` writes of every kind passes its own tests unedited. All packages are in
+one environment, and train together: each start of pip, pytest and torch would be paid once a page.
+"""
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
-from tests.system.packages.fresh import (
-    ALL_QUESTIONS,
-    BRIEFLY,
-    FreshEnvironment,
-    own_environment,
-)
+from filelock import FileLock
+from tests.system.packages.conftest import BASE, MakeEnvironment
+from tests.system.packages.fresh import ALL_QUESTIONS, BRIEFLY, COMPLETE, FreshEnvironment, pip
 
-from ttf.testing import DeviceTests, StoreTests, TowerTests
+from ttf.testing import DeviceTests, MinerTests, StoreTests, TowerTests
 
 PAGES = Path(__file__).parents[3] / "docs" / "plugins"
-SUITES = {"tower": TowerTests, "storage": StoreTests, "device": DeviceTests}
+SUITES = {"tower": TowerTests, "storage": StoreTests, "device": DeviceTests, "miner": MinerTests}
+NEW: Final = ("tower", "storage", "device")
+"""Pages that begin with `ttf plugins new`; those of miner and observer say what to write."""
+MY_INDEX: Final = "my-index"
+FEWEST_TESTS: Final = {"tower": 25, "storage": 25, "device": 25, "miner": 30, "observer": 8}
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# ([\w./-]+\.(?:py|toml))\n")
 
@@ -35,133 +40,176 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def write_files(page: str, folder: Path) -> None:
+def write_files(page: str, folder: Path) -> Path:
     for _, name, text in blocks(page):
         if name and not name.startswith("run."):
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
+    return folder
 
 
-def commands(page: str, number: int = 0) -> Iterator[str]:
-    """Of the page's shell block with that number."""
-    shell = [text for language, _, text in blocks(page) if language == "sh"][number]
-    yield from shell.splitlines()
+def commands(page: str) -> list[list[str]]:
+    """The words of each line of the page's first shell block."""
+    shell = next(text for language, _, text in blocks(page) if language == "sh")
+    return [shlex.split(line) for line in shell.splitlines()]
 
 
-def briefly(command: str) -> str:
-    """All questions are asked of a miner of strangers by tests/system/packages/test_usearch_example.py;
-    who is no miner trains without one."""
-    if ALL_QUESTIONS:
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """Every package of the pages, written, built and installed."""
+
+    environment: FreshEnvironment
+    packages: Path
+
+    def new(self) -> dict[str, Path]:
+        """By kind: what `ttf plugins new` wrote."""
+        pages = {kind: next(self.packages.glob(f"ttf-{kind}-*")) for kind in NEW}
+        return pages | {
+            kind: self.packages / f"ttf-{kind}-{MY_INDEX}" for kind in ("miner", "observer")
+        }
+
+
+@pytest.fixture(scope="module")
+def written(environments: MakeEnvironment, of_all_workers: Path) -> Written:
+    folder = of_all_workers / BASE / "environments" / "pages"  # goes when the base goes
+    done = Written(environment=FreshEnvironment(folder=folder), packages=folder / "packages")
+    with FileLock(of_all_workers / "pages.lock"):
+        if not (folder / COMPLETE).exists():
+            environments(folder)
+            write_all(done)
+            (folder / COMPLETE).touch()
+    return done
+
+
+def write_all(written: Written) -> None:
+    """As the pages say, but all wheels by one pip; the page of the miner shows what it makes of
+    `-e`."""
+    packages, environment = written.packages, written.environment
+    packages.mkdir()
+    miner = write_files("miner", packages / "by-hand-miner")
+    observer = write_files("observer", packages / "by-hand-observer")
+    new = [commands(kind)[0] for kind in NEW]
+    new.append(commands("README")[-1])
+    new.append([word.replace("miner", "observer") for word in new[-1]])
+    said = environment.ttf(*(command[1:] for command in new), cwd=packages)
+    assert said.code == 0, said.err
+
+    for kind in NEW:
+        assert commands(kind)[1] == ["pip", "install", "-e", written.new()[kind].name]
+    assert commands("observer")[0] == ["pip", "install", "-e", "."]
+    assert commands("miner")[0] == ["pip", "install", "-e", ".", "twotower[testing]"]
+    wheels = environment.folder / "wheels"
+    to_build = [*written.new().values(), observer]
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, *to_build)
+    environment.install("--no-deps", *wheels.glob("*.whl"))
+    environment.install(f"--editable={miner}", "twotower[testing]")
+
+
+def test_the_commands_of_the_pages_do_what_they_say(written: Written, tmp_path: Path) -> None:
+    pages = [command for page in ("README", *SUITES, "observer") for command in commands(page)]
+    told = [command for command in pages if command[0] == "ttf" and command[1] != "train"]
+    once: list[list[str]] = []
+    for command in map(briefly, told):
+        if command and command not in once and command[1:3] != ["plugins", "new"]:
+            once.append(command)
+    said = written.environment.ttf(*(command[1:] for command in once), cwd=tmp_path)
+    assert said.code == 0, said.out + said.err
+    checks = sum(command[1:3] == ["plugins", "check"] for command in once)
+    assert checks >= 2 and said.out.count("no problems") == checks
+    assert "storage" in said.out
+
+    for kind, name in (("miner", MY_INDEX), ("observer", MY_INDEX)):
+        shown = written.environment.run("-m", "ttf", "plugins", "show", f"{kind}.{name}", "--json")
+        facts = json.loads(shown.out)
+        assert (facts["distribution"], facts["available"]) == (f"ttf-{kind}-{name}", True)
+
+    train(written.environment, tmp_path)
+
+
+def briefly(command: list[str]) -> list[str]:
+    """All questions are asked of a miner of strangers by test_strangers_together.py, and the packages'
+    own tests ask those of tower and device: here it is enough that each word is in a name."""
+    if ALL_QUESTIONS or command[1:3] != ["plugins", "check"]:
         return command
-    if "plugins check miner" in command:
-        return f'{command} --only "queries or saved or numpy"'
-    if "ttf train" in command and "--miner" not in command:
-        return f"{command} --set miner.negatives=0"
-    return command
+    kind = command[3].partition(".")[0]
+    if kind == "miner":
+        return [*command, "--only", "queries or saved or numpy"]
+    if kind == "storage":
+        return command
+    for word in command[command.index("--only") + 1].split(" or "):
+        assert any(n.startswith("test_") and word in n for n in dir(SUITES[kind])), word
+    return []
 
 
-def a_shell_in(environment: FreshEnvironment) -> dict[str, str]:
-    """An environment in which `ttf`, `pip` and `python` are those of the fresh environment."""
-    tools = environment.folder / "tools"
-    tools.mkdir(exist_ok=True)
-    for name, words in (
-        ("ttf", f'"{environment.python}" -m ttf'),
-        ("pip", f'"{sys.executable}" -m pip --python "{environment.python}"'),
-    ):
-        script = tools / name
-        script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-        script.chmod(0o755)
-    return own_environment() | {
-        "PATH": f"{tools}:{environment.python.parent}:{os.environ['PATH']}",
-        "TTF_HOME": str(environment.folder / "ttf-home"),
-        "PIP_CONSTRAINT": str(Path(__file__).parents[3] / "constraints.txt"),
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
-
-
-def run(commands: Iterator[str], environment: FreshEnvironment, folder: Path) -> dict[str, str]:
-    """What each command put out; the first that fails ends it."""
-    env, said = a_shell_in(environment), {}
-    for command in map(briefly, commands):
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        if "after connection broken by" in done.stderr and done.returncode:
-            pytest.skip("the package index cannot be reached")
-        assert done.returncode == 0, f"$ {command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-        said[command] = done.stdout + done.stderr
-    return said
-
-
-def test_a_miner_written_from_its_page_alone_works(
-    fresh_environment: FreshEnvironment, tmp_path: Path
-) -> None:
-    folder = tmp_path / "ttf-miner-coarse"
-    write_files("miner", folder)
-    said = run(commands("miner"), fresh_environment, folder)
-    checked = next(text for command, text in said.items() if "plugins check" in command)
-    assert "no problems" in checked
-    trained = next(text for command, text in said.items() if "ttf train" in command)
-    assert re.search(r"miner +coarse", trained)
-
-
-@pytest.mark.parametrize("kind", ["tower", "storage", "device"])
-def test_the_commands_of_a_page_do_what_it_says(
-    fresh_environment: FreshEnvironment, tmp_path: Path, kind: str
-) -> None:
-    """And the package it has had written passes its own tests as it is.
-
-    It is built and installed as its users get it; the pages of miner and observer show what pip
-    makes of `-e`."""
-    new, install, *rest = commands(kind)
-    run(iter([new]), fresh_environment, tmp_path)
-    (package,) = tmp_path.glob(f"ttf-{kind}-*")
-    assert install == f"pip install -e {package.name}"
-    fresh_environment.install("--no-deps", package)
-    check = next(command for command in rest if "plugins check" in command)
-    if kind == "storage" or ALL_QUESTIONS:
-        said = run(iter(rest), fresh_environment, tmp_path)
-        assert "no problems" in said[check]
-    else:  # the package's own tests ask the same
-        said = run((c for c in rest if c != check), fresh_environment, tmp_path)
-        assert_asks(check, SUITES[kind])
-    trained = next(text for command, text in said.items() if "ttf train" in command)
-    assert "finished" in trained
-    own = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *BRIEFLY)
-    tests = fresh_environment.run(*own, cwd=package)
-    assert tests.code == 0, tests.out[-6000:] + tests.err
-    assert int(tests.out.splitlines()[-1].partition(" passed")[0]) >= 25
-
-
-def assert_asks(check: str, suite: type) -> None:
-    """Each word of its --only is in the name of a test."""
-    words = shlex.split(check)
-    for word in words[words.index("--only") + 1].split(" or "):
-        assert any(name.startswith("test_") and word in name for name in dir(suite)), word
-
-
-def test_an_observer_written_from_its_page_alone_works(
-    fresh_environment: FreshEnvironment, tmp_path: Path
-) -> None:
-    write_files("observer", tmp_path)
-    synth = "ttf data synth --out . --pairs 64 --val 8 --seq-len 3 --dim 8 --bank 50 --seed 0"
-    train = [f"{c} --steps 3 --out run" if "ttf train" in c else c for c in commands("observer")]
-    run(iter([synth, *train]), fresh_environment, tmp_path)
-    lines = (tmp_path / "run" / "loss.csv").read_text().splitlines()
+def train(environment: FreshEnvironment, folder: Path) -> None:
+    """The plugins of the five pages in one supervised run, each with the options of its page; then
+    the miner and the observer as `ttf plugins new` wrote them."""
+    pages = [command for page in (*SUITES, "observer") for command in commands(page)]
+    trains = [command[2:] for command in pages if command[:2] == ["ttf", "train"]]
+    assert len(trains) == 5
+    short = ["--steps", "3", "--threads", "1", "--json"]
+    together = [*(word for words in trains for word in of_the_page(words)), *short]
+    done = environment.run("-m", "ttf", "train", *together, "--out", "run", cwd=folder)
+    assert done.code == 0, done.out + done.err
+    summary = json.loads(done.out)
+    assert (summary["status"], summary["miner"]) == ("finished", "coarse")
+    assert (summary["steps"], summary["incidents"]) == (3, [])
+    lines = (folder / "run" / "loss.csv").read_text().splitlines()
     assert [line.partition(",")[0] for line in lines] == ["1", "2", "3"]
+    plugins = json.loads((folder / "run" / "manifest.json").read_text())["numeric"]["plugins"]
+    assert {"tower.gated", "device.careful", "miner.coarse"} <= set(plugins)  # the data are .rows
+
+    data = ["--pairs", "demo/pairs.npz", "--bank", "demo/bank.npz"]
+    both = ["--miner", MY_INDEX, "--set", f'observers=["{MY_INDEX}"]', *short, "--in-process"]
+    done = environment.run("-m", "ttf", "train", *data, *both, "--out", "new", cwd=folder)
+    assert done.code == 0, done.out + done.err
+    summary = json.loads((folder / "new" / "summary.json").read_text())
+    assert (summary["status"], summary["miner"]) == ("finished", MY_INDEX)
+    assert "3,loss," in (folder / "new" / f"{MY_INDEX}.csv").read_text()
+    for words in trains if ALL_QUESTIONS else ():
+        if "pairs.npz" not in words:  # the page of the observer means data of the reader's
+            done = environment.run("-m", "ttf", "train", *words, cwd=folder)
+            assert done.code == 0 and "finished" in done.out + done.err, done.out + done.err
 
 
-def test_the_commands_of_the_first_page_run(
-    fresh_environment: FreshEnvironment, tmp_path: Path
+def of_the_page(words: Sequence[str]) -> list[str]:
+    """Options that name the plugin of the page, or are its own."""
+    options = zip(words[::2], words[1::2], strict=True)
+    return [
+        word
+        for flag, value in options
+        if flag not in ("--steps", "--out") and not value.endswith(".npz") and value != "linear"
+        for word in (flag, value)
+    ]
+
+
+@pytest.mark.timeout(900)
+def test_what_ttf_plugins_new_writes_passes_its_own_tests_unedited(
+    written: Written, tmp_path: Path
 ) -> None:
-    said = run(commands("README"), fresh_environment, tmp_path)
-    assert (tmp_path / "ttf-miner-my-index" / "pyproject.toml").is_file()
-    assert "storage" in said["ttf plugins list"]
+    """One pytest for all kinds, by the settings that each of them has."""
+    new = written.new()
+    settings = {
+        (p / "pyproject.toml").read_text().partition("[tool.pytest")[2] for p in new.values()
+    }
+    before = files(written.packages)
+    own: list[str | Path] = ["-m", "pytest", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    own += ["-q", "-rA", "-c", new["tower"] / "pyproject.toml", "--rootdir", written.packages]
+    own += [*BRIEFLY, "--basetemp", tmp_path / "basetemp"]
+    done = written.environment.run(
+        *own,
+        *(package / "tests" for package in new.values()),
+        cwd=written.packages,
+        timeout_s=600,
+    )
+    assert done.code == 0, done.out[-6000:] + done.err
+    assert files(written.packages) == before
+    assert len({one.partition("\n[")[0] for one in settings}) == 1
+    for kind, package in new.items():
+        passed = done.out.count(f"PASSED {package.name}/tests/")
+        assert passed >= FEWEST_TESTS[kind], f"{package.name}: {passed}\n{done.out[-6000:]}"
+
+
+def files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import ROOT, Outcome
 from tests.system.packages.conftest import InstalledOnce
-from tests.system.packages.fresh import FreshEnvironment
+from tests.system.packages.fresh import BRIEFLY, FreshEnvironment
 
 PACKAGES = Path(__file__).parent
 STRANGERS = (
@@ -36,6 +36,7 @@ negatives = 4
 
 [miner.usearch]
 connectivity = 16
+dtype = "f16"
 
 [train]
 steps = 3
@@ -50,6 +51,7 @@ SETTINGS = (
     "miner.k=20",
     "miner.negatives=4",
     "miner.usearch.connectivity=16",
+    "miner.usearch.dtype=f16",
     "train.steps=3",
     "train.batch_size=64",
 )
@@ -103,16 +105,20 @@ def sets(*values: str) -> list[str | Path]:
     return [word for value in values for word in ("--set", value)]
 
 
-@pytest.mark.parametrize("package", STRANGERS[1:], ids=lambda package: package.name)
 def test_each_passes_its_own_tests_beside_the_others(
-    package: Path, strangers: FreshEnvironment, tmp_path: Path
+    strangers: FreshEnvironment, tmp_path: Path
 ) -> None:
-    # What they do beside torch and in a run, the runs below show with all of them at once.
-    asked = ("-k", "not torch and not segfault")
-    argv = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", package, *asked)
-    done = strangers.run(*argv, "--basetemp", tmp_path / "basetemp", package / "tests", cwd=package)
+    """One pytest for all, which have the same settings. What they do beside torch and in a run, the
+    runs below show with all of them at once."""
+    own: list[str | Path] = ["-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *BRIEFLY]
+    # A configuration that lies here cuts off this suite's own conftest.py files.
+    own += ["-c", PACKAGES / "ttf-tower-decay" / "pyproject.toml"]
+    own += ["--basetemp", tmp_path / "basetemp", *(package / "tests" for package in STRANGERS)]
+    done = strangers.run(*own, cwd=tmp_path)
     assert done.code == 0, done.out + done.err
-    assert " passed" in done.out
+    for package in STRANGERS:
+        (file,) = (package / "tests").glob("test_*.py")
+        assert f"{file.name}::" in done.out
 
 
 def test_what_was_converted_comes_back_bit_for_bit(
@@ -155,8 +161,9 @@ def test_settings_alone_and_a_file_alone_give_one_run_that_is_evaluated_and_sear
     assert plugins["tower.decay"] == "ttf-tower-decay 0.2.0"
     assert plugins["miner.usearch"] == "ttf-miner-usearch 0.1.0"
     written = (by_file / "run.toml").read_text()
-    for line in ('name = "decay"', "half_life = 4.0", 'name = "usearch"', "connectivity = 16"):
-        assert line in written
+    assert 'name = "decay"' in written and "half_life = 4.0" in written
+    assert 'name = "usearch"' in written
+    assert "connectivity = 16" in written and 'dtype = "f16"' in written
 
 
 def test_a_name_that_two_claim_is_reported_with_both(
