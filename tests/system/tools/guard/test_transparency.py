@@ -35,6 +35,12 @@ def test_every_exit_code_is_passed_on(start: Start, code: int) -> None:
     assert start(["sh", "-c", f"exit {code}"]).wait() == code
 
 
+def test_an_interrupt_that_nobody_catches_ends_by_sigint_as_without_us(start: Start) -> None:
+    guarded = start([PYTHON, "-c", "raise KeyboardInterrupt"])
+    assert guarded.wait() == 130
+    assert "killed" in ours(guarded.err)
+
+
 def test_a_flood_of_standard_error_is_passed_on_whole_and_kept_within_bounds(
     start: Start, tmp_path: Path
 ) -> None:

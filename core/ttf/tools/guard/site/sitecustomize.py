@@ -90,6 +90,9 @@ def _ttf_guard(folder, guard):
         if kind is None:
             return "in order"
         text = "uncaught %s" % kind.__name__
+        if kind is KeyboardInterrupt:
+            # An import here runs code that makes Python forget to end by SIGINT: exit code 1, not 130.
+            return text
         try:
             import traceback
 
