@@ -54,7 +54,7 @@ def run(case: Case) -> Verdict:
     verdict.incidents_right = right and (death.certain or not certain)
     verdict.require(right, f"{death.name}: {found}, not {death.right}; {answer.told}")
     verdict.require(death.certain or not certain, f"{death.name}: said for certain; {answer.told}")
-    verdict.require(
+    verdict.finished = verdict.require(
         not death.exit_codes or answer.code in death.exit_codes,
         f"{death.name}: exit code {answer.code}, not {death.exit_codes}; {answer.screen[-600:]}",
     )
