@@ -34,6 +34,11 @@ A file that ends in `.yaml` or `.yml` is YAML, and is read wherever a TOML file 
 is PyYAML). Its limits are those of TOML; anchors, aliases, tags, a second document and keys given twice are refused.
 yes, no, on and off are true and false, as PyYAML reads them, but `1e-3` is a number; what YAML 1.1 and 1.2 read
 differently otherwise (`010`, `1:30`, dates) is text. `null` is no value, as `none` is.
+
+Names that other programs use (`bs`, `accum_steps`, `hidden_dim`, `memory_bank_size`, `lr_schedule`, ...) are answered with
+the key or option that they are here, all at once, in files, with `--set` and as options; nothing is set by a guess.
+`ttf config convert FILE --out run.toml` translates a whole file: what has no counterpart is listed with the reason, and
+stays in the file as a comment. Its exit code is 2 if something could not be translated, or a value does not fit its key.
 """
 
 

@@ -160,7 +160,12 @@ def run(argv: Sequence[str]) -> int:
         context = getattr(usage, "ctx", None)
         hint = f"See {context.command_path} --help." if context else ""
         message = usage.format_message()
-        return _report(type(usage).__name__, message, hint, ExitCode.USAGE, as_json)
+        problems: list[str] = []
+        if isinstance(usage, click.NoSuchOption) and context:
+            problems = _named_elsewhere(context, argv)
+        if problems:
+            message = "\n".join(["Some options do not exist:", *(f"  - {p}" for p in problems)])
+        return _report(type(usage).__name__, message, hint, ExitCode.USAGE, as_json, problems)
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
             return _leave_quietly()
@@ -184,6 +189,18 @@ def _invoke(argv: list[str]) -> int:
 def color() -> bool | None:
     """False if NO_COLOR is set; None: click decides by the terminal."""
     return False if os.environ.get("NO_COLOR") else None
+
+
+def _named_elsewhere(context: click.Context, argv: Sequence[str]) -> list[str]:
+    """All options that do not exist, with those that other programs have by that name; empty if the
+    command configures no run, or if no name is known."""
+    options = [p for p in context.command.params if isinstance(p, click.Option)]
+    known = {name for option in options for name in (*option.opts, *option.secondary_opts)}
+    if not known & {"--batch-size", "--set"}:
+        return []
+    from ttf.config.answers import foreign_flags
+
+    return foreign_flags(argv, known | set(context.help_option_names))
 
 
 def _report(

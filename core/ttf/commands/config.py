@@ -1,4 +1,4 @@
-"""`ttf config`: what a run would use, what a key means, a schema for editors."""
+"""`ttf config`: what a run would use, what a key means, files of other programs, a schema."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ttf.commands import _configuration as configuration, _options as options
+from ttf.errors import ConfigError
+from ttf.text.shell import quoted
 from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from ttf.config.convert import Converted
     from ttf.config.reference import Section
     from ttf.config.resolve import Resolved
 
@@ -26,6 +29,7 @@ Examples:
   ttf config show run.toml --lr 3e-4       what that run would use, and where each value is from
   ttf config explain train.lr              one key: what it does, takes, and its default
   ttf config explain miner                 a section
+  ttf config convert theirs.yaml           with the keys of ttf
   ttf config schema > ttf.schema.json      for editors that check TOML"""
 
 
@@ -159,3 +163,61 @@ def schema() -> None:
     from ttf.config.json_schema import json_schema
 
     emit_json(json_schema())
+
+
+@command.command(
+    "convert",
+    epilog="""\b
+Examples:
+  ttf config convert config.yaml                     print it as a run.toml
+  ttf config convert config.yaml --out run.toml
+\b
+Exit codes: 0 everything is translated, or needs no counterpart; 2 something could not be translated,
+or a key does not take its value: the file is written all the same, and both are listed.""",
+)
+@click.argument("file", type=options.PATH)
+@options.path("--out", metavar="FILE", help="File to write. [default: standard output]")
+@options.overwrite
+@options.as_json
+def convert(file: Path, out: Path | None, overwrite: bool, as_json: bool) -> None:
+    """Write a YAML or TOML file with other names (bs, accum_steps, hidden_dim) as a run.toml.
+
+    What has no counterpart is listed with the reason, and stays in the file as a comment.
+    """
+    from ttf.commands._data_common import check_outputs
+    from ttf.config.convert import convert as converted_from
+
+    check_outputs([str(out)] if out else [], overwrite)
+    folder = Path.cwd() if out is None else out.absolute().parent
+    converted = converted_from(file, folder)
+    if out is not None:
+        from ttf.rundir.durable import write_atomically
+
+        write_atomically(out, converted.text().encode())
+    for left in converted.needless:
+        say(f"note: not needed: {left}")
+    document = {
+        "written": None if out is None else str(out),
+        "values": converted.tree(),
+        "not_needed": [str(left) for left in converted.needless],
+        "not_translated": [str(left) for left in converted.missing],
+    }
+    if out is None and not as_json:
+        show(converted.text().rstrip())
+    if converted.missing or converted.problems:
+        raise _incomplete(converted, document)
+    if as_json:
+        emit_json(document)
+    if out is not None:
+        next_command(f"ttf train {quoted(out)} --plan")
+
+
+def _incomplete(converted: Converted, document: dict[str, Any]) -> ConfigError:
+    problems = [f"not translated: {left}" for left in converted.missing]
+    error = ConfigError(
+        "Not everything could be translated:" if problems else "Some values do not fit their keys:",
+        problems=[*problems, *converted.problems],
+        hint="All else is translated. To see what a key takes: ttf config explain KEY",
+    )
+    error.details = document
+    return error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from ttf.config.answers import answer, within_unknown
 from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
 from ttf.config.values import refusal, shortened, shown
 from ttf.errors import TtfError, UnknownName, suggestion
@@ -151,6 +152,8 @@ def schema(draft: Draft) -> RunConfig | None:
                 continue
             path = _given_path(draft, item["loc"], str(item["type"]))
             merged.setdefault(path, []).append(_explain(path, item))
+            if item["type"] == "extra_forbidden":
+                merged |= {leaf: [text] for leaf, text in within_unknown(path, item["input"])}
         for path, texts in merged.items():
             draft.problem(path, " or ".join(dict.fromkeys(texts)) + _got(draft, path, texts))
         return None
@@ -211,10 +214,13 @@ def _given_path(draft: Draft, loc: Sequence[str | int], kind: str) -> Keys:
 def _explain(path: Keys, item: Any) -> str:
     if item["type"] == "extra_forbidden":
         what = "section" if len(path) == 1 else "key"
-        return f"no such {what}.{_suggested(path)}"
+        meant = answer(path, item["input"])
+        return f"no such {'key' if meant else what}.{meant or _suggested(path)}"
     if item["type"] in ("model_type", "model_attributes_type", "dict_type"):
         known = ", ".join(_keys(path))
-        return f"must be a table with keys{f' ({known})' if known else ''}, not a value"
+        meant = answer(path, item["input"]).rstrip(".") if len(path) == 1 else ""
+        keys = f" ({known})" if known else ""
+        return f"must be a table with keys{keys}, not a value{meant and '.'}{meant}"
     if item["type"] == "missing":
         return "is missing"
     message = str(item["msg"]).removeprefix("Value error, ").replace("a valid array", "a list")
@@ -328,7 +334,8 @@ def _with_tables(draft: Draft, kind: Kind) -> None:
         if key in fields:
             continue
         if not isinstance(value, dict):
-            draft.problem((kind, key), f"no such key.{_suggested((kind, key))}")
+            meant = answer((kind, key), value) or _suggested((kind, key))
+            draft.problem((kind, key), f"no such key.{meant}")
         elif _is_plugin_table(draft, kind, key, fields):
             table = _factory(draft, kind, key, (kind, key), must_run=False)
             if table is not None:

@@ -235,6 +235,20 @@ def elsewhere(name: str) -> list[str]:
     return _paths_by_name().get(name, [])
 
 
+def top_sections() -> list[str]:
+    """The names of the sections without a dot."""
+    return list(RunConfig.model_fields)
+
+
+def in_section(section: str, name: str) -> bool:
+    return any(path == f"{section}.{name}" for path in elsewhere(name))
+
+
+def is_key(dotted: str) -> bool:
+    """True for a key of the core, and for an option of our plugins."""
+    return dotted in elsewhere(dotted.rpartition(".")[2])
+
+
 @functools.cache
 def _own_sections() -> tuple[Section, ...]:
     return (*sections(), *plugin_sections(only_ours=True))

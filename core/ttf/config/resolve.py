@@ -17,6 +17,7 @@ from ttf.config import files, toml
 from ttf.config.values import DEEPEST, MOST_PROBLEMS, plain, shortened, too_deep
 from ttf.errors import ConfigError, suggestion
 from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
+from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.config.check import Draft
@@ -79,13 +80,13 @@ class Layer:
     def add(self, path: Keys, value: Any, origin: str) -> None:
         if len(path) > DEEPEST:
             raise too_deep()
-        for leaf, item in _leaves(path, plain(value)):
+        for leaf, item in leaves(path, plain(value)):
             self.values[leaf] = item
             self.origins[leaf] = origin
 
 
 def resolve(
-    file: Path | Mapping[str, Any] | None = None,
+    file: Path | Mapping[str, Any] | Layer | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
     *,
@@ -117,24 +118,28 @@ def resolve(
         if config is not None and draft.renamed:
             config = check.schema(draft)
     if config is None or draft.problems:
-        raise _error(draft)
+        raise _error(draft, file)
     return Resolved(config=config, origins=_origins(config, draft), notes=tuple(draft.notes))
 
 
-def _error(draft: Draft) -> ConfigError:
+def _error(draft: Draft, file: object) -> ConfigError:
     from ttf.config.reference import nearest
+    from ttf.config.synonyms import meaning
 
     problems = draft.problems
     count, more = len(problems), len(problems) - MOST_PROBLEMS
     listed = [*problems[:MOST_PROBLEMS], *([f"... and {more:,} more"] if more > 0 else [])]
+    hint = f"To see what a key takes: ttf config explain {nearest(draft.wrong)}".rstrip()
+    if isinstance(file, Path) and any(map(meaning, draft.wrong)):
+        hint = f"To write this file with the keys of ttf: ttf config convert {quoted(file)}"
     return ConfigError(
-        f"The configuration has {count:,} problem{'s' * (count > 1)}:",
-        problems=listed,
-        hint=f"To see what a key takes: ttf config explain {nearest(draft.wrong)}".rstrip(),
+        f"The configuration has {count:,} problem{'s' * (count > 1)}:", problems=listed, hint=hint
     )
 
 
-def _file_layer(file: Path | Mapping[str, Any] | None) -> Layer:
+def _file_layer(file: Path | Mapping[str, Any] | Layer | None) -> Layer:
+    if isinstance(file, Layer):
+        return file
     layer = Layer()
     if isinstance(file, Mapping):
         for key, value in file.items():
@@ -142,7 +147,7 @@ def _file_layer(file: Path | Mapping[str, Any] | None) -> Layer:
         _anchor(layer, Path.cwd())
     elif file is not None:
         document = files.read(Path(file))
-        for path, value in _leaves((), document.values):
+        for path, value in leaves((), document.values):
             layer.add(path, value, document.origin(path))
         layer.places.update({path: document.origin(path) for path in document.lines})
         _anchor(layer, Path(file).absolute().parent)
@@ -171,14 +176,20 @@ def _flag_layer(flags: Mapping[str, Any], problems: list[str]) -> Layer:
         key = name if "." in name else FLAGS.get(flag) or NEGATIONS.get(flag)
         origin = name if name.startswith("-") else f"{name}="
         if key is None:
-            known = [flag.lstrip("-").replace("-", "_") for flag in (*FLAGS, *NEGATIONS)]
-            problems.append(f"{name}: no such option.{suggestion(name, known)}")
+            problems.append(f"{name}: no such option.{_option_meant(name, value)}")
         elif flag not in NEGATIONS:
             layer.add(tuple(key.split(".")), value, origin)
         elif value:
             layer.add(tuple(key.split(".")), False, origin)
     _anchor(layer, Path.cwd())
     return layer
+
+
+def _option_meant(name: str, value: Any) -> str:
+    from ttf.config.answers import answer
+
+    known = [flag.lstrip("-").replace("-", "_") for flag in (*FLAGS, *NEGATIONS)]
+    return answer((name,), value) or suggestion(name, known)
 
 
 def _overlay_layer(overlay: Mapping[str, Change]) -> Layer:
@@ -201,11 +212,11 @@ def parse_value(text: str) -> Any:
     return parsed["value"] if len(parsed) == 1 else text.strip()
 
 
-def _leaves(path: Keys, value: Any) -> Iterator[tuple[Keys, Any]]:
+def leaves(path: Keys, value: Any) -> Iterator[tuple[Keys, Any]]:
     # An empty table is a leaf, so that its name is checked.
     if isinstance(value, Mapping) and (value or not path):
         for key, item in value.items():
-            yield from _leaves((*path, str(key)), item)
+            yield from leaves((*path, str(key)), item)
     else:
         yield path, value
 
@@ -220,14 +231,13 @@ def _anchor(layer: Layer, folder: Path) -> None:
 
 
 def _origins(config: RunConfig, draft: Draft) -> dict[str, str]:
-    leaves = _leaves((), config.model_dump())
-    return {".".join(path): draft.origin(path) for path, _ in leaves}
+    return {".".join(path): draft.origin(path) for path, _ in leaves((), config.model_dump())}
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
     """Every value by its dotted key, in JSON types: for remedies and their rules."""
-    leaves = _leaves((), config.model_dump(mode="json"))
-    return {".".join(path): value for path, value in leaves}
+    values = leaves((), config.model_dump(mode="json"))
+    return {".".join(path): value for path, value in values}
 
 
 def as_json(tree: Mapping[str, Any]) -> str:

@@ -153,15 +153,19 @@ _HEAD: Final = (
 
 def dump(resolved: Resolved, head: Sequence[str] = _HEAD) -> str:
     """run.toml: valid TOML, every value followed by its origin."""
-    tree = resolved.config.model_dump()
+    return written(resolved.config.model_dump(), resolved.origins, head)
+
+
+def written(tree: Mapping[str, Any], origins: Mapping[str, str], head: Sequence[str]) -> str:
+    """Valid TOML, every value followed by its origin."""
     lines = [f"# {line}" for line in head]
     scalars = {k: v for k, v in tree.items() if not _is_table(v) and k != "gates"}
-    lines += ["", *_entries((), scalars, resolved.origins)]
+    lines += ["", *_entries((), scalars, origins)] if scalars else []
     for name, section in tree.items():
         if _is_table(section):
-            lines += _table((name,), section, resolved.origins)
+            lines += _table((name,), section, origins)
     for gate in tree.get("gates", ()):
-        origin = resolved.origins.get("gates", "default")
+        origin = origins.get("gates", "default")
         lines += ["", "[[gates]]"]
         lines += [f"{_key(k)} = {render(v)}{COMMENT}{origin}" for k, v in gate.items()]
     return "\n".join(lines) + "\n"

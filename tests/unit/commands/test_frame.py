@@ -64,7 +64,7 @@ def test_no_command_prints_the_help_as_a_usage_error(invoke: Invoke) -> None:
 
 def test_misspelt_commands_and_options_get_the_closest(invoke: Invoke) -> None:
     assert "Did you mean 'train'?" in invoke(["trian"]).err
-    assert "Did you mean '--epochs'?" in invoke(["train", "--epoch", "3"]).err
+    assert "Did you mean '--epochs'?" in invoke(["train", "--epochz", "3"]).err
     assert "Did you mean 'list'?" in invoke(["plugins", "lst"]).err
     result = invoke(["mine", "--miner", "fais"])
     assert result.code == 2

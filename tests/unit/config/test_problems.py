@@ -87,8 +87,8 @@ def test_one_wrong_value_gives_one_problem(sets: list[str], expected: str) -> No
 
 
 def test_a_flag_python_does_not_know_gets_the_closest() -> None:
-    (problem,) = problems_of(flags={"batchsize": 3})
-    assert problem.startswith("batchsize: no such option. Did you mean 'batch_size'?")
+    (problem,) = problems_of(flags={"batch_siz": 3})
+    assert problem.startswith("batch_siz: no such option. Did you mean 'batch_size'?")
 
 
 def test_no_toml_names_file_line_and_column(tmp_path: Path) -> None:
