@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from tests.conftest import wait_until
+from tests.kit.live_run import WIDELY
 from tests.kit.sabotaged_miner import (
     Deaths,
     ask,
@@ -39,8 +40,16 @@ SIGNALS = {
 }
 
 
-@pytest.mark.parametrize("when", ["create", "build", "search"])
-@pytest.mark.parametrize("act", SIGNALS)
+STAGES = ("create", "build", "search")
+STRUCK = (
+    [(act, when) for act in SIGNALS for when in STAGES]
+    if WIDELY
+    else [*(("kill", when) for when in STAGES), *zip(("segv", "abrt", "bus"), STAGES, strict=True)]
+)
+"""Each stage, each signal; every pair widely."""
+
+
+@pytest.mark.parametrize(("act", "when"), STRUCK)
 def test_a_signal_at_any_stage_costs_a_worker_and_nothing_else(
     job: MiningJob, tmp_path: Path, act: str, when: str
 ) -> None:
@@ -60,8 +69,9 @@ def test_a_signal_at_any_stage_costs_a_worker_and_nothing_else(
 
 
 def test_a_worker_may_die_at_each_of_many_requests(job: MiningJob, tmp_path: Path) -> None:
-    """Six searches in two rounds: killed at each of them in turn, the answers stay right."""
-    for at in range(6):
+    """Six searches in two rounds: killed at each of them in turn (at the first, the last, and between
+    the rounds), the answers stay right."""
+    for at in range(6) if WIDELY else (0, 3, 5):
         deaths = Deaths()
         dying = sabotaged(job, "kill", first=at, times=1, counter=str(tmp_path / f"count-{at}"))
         with MinerWorkers(isolation="process", say=print, on_death=deaths) as workers:

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.kit.live_run import WIDELY
 
 from ttf.incidents.death import Remedy
 from ttf.supervise.decide import decide, initial, wake_at
@@ -51,6 +52,7 @@ from ttf.supervise.events import (
 )
 from ttf.supervise.restart_rules import MOST_REMEDIES
 
+EXAMPLES = 1000 if WIDELY else 120
 LAST = (Stop, GiveUp, Finish, EndWithError)
 TO_A_TRAINER = (AskToStop, AskToShed, AskToLeave, SaveEvery, DumpStacks, Kill)
 
@@ -324,7 +326,11 @@ def test_a_run_that_keeps_the_protocol_is_never_lost() -> None:
     run_state_machine_as_test(
         Supervised,
         settings=settings(
-            max_examples=300, stateful_step_count=40, deadline=None, derandomize=True, database=None
+            max_examples=EXAMPLES,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            database=None,
         ),
     )
 
@@ -356,7 +362,7 @@ events: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 @given(chosen, st.lists(st.tuples(st.floats(0, 700), events), max_size=60))
 def test_events_in_any_order_start_one_trainer_at_a_time_and_end_once(
     settings: Settings, story: list[tuple[float, Event]]
@@ -391,7 +397,7 @@ deaths = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 @given(chosen, st.lists(deaths, max_size=25))
 def test_what_a_series_of_deaths_is_answered_with(settings: Settings, series: list[Died]) -> None:
     """Only a checkpoint that is newer than all before, or a configuration that was never tried,
@@ -421,7 +427,7 @@ def test_what_a_series_of_deaths_is_answered_with(settings: Settings, series: li
         assert unchanged <= settings.max_restarts
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 @given(chosen, st.data())
 def test_without_progress_every_run_ends_however_many_remedies_are_offered(
     settings: Settings, data: st.DataObject

@@ -13,6 +13,7 @@ import pytest
 import zarr
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
+from tests.kit.live_run import WIDELY
 
 from ttf.contracts import DType, Store, VectorSource
 from ttf.data.vectors import RowView, UnitRows, from_float32, to_float32, unit_rows
@@ -236,7 +237,7 @@ ids_of_any_kind = st.lists(
     ),
     max_size=40,
 )
-quick = settings(max_examples=12, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=24 if WIDELY else 6, deadline=None, derandomize=True, database=None)
 
 
 @quick
