@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.fixtures.durability import Ended, Forker
+from tests.kit.live_run import WIDELY
 from tests.kit.small_run import assert_whole, begin, recovered, write_run
 
 BEGUN, STEPS = 2, 4
@@ -111,8 +112,10 @@ def test_a_call_that_fails_or_kills_costs_no_acknowledged_checkpoint(
 def test_a_disk_that_takes_less_than_it_says_is_found_out(
     counts: Counter[str], begun: Path, forker: Forker, ram: Path
 ) -> None:
-    noticed = 0
-    for number in range(1, counts["write"] + 1):
+    noticed, last = 0, counts["write"]
+    # The writes of the last checkpoint are those of every one.
+    numbers = range(1 if WIDELY else last // (STEPS - BEGUN) + 1, last + 1)
+    for number in numbers:
         root = ram / f"run{number}"
         ended = under_strace(forker, begun, root, f"pwrite64:retval=100:when={number}")
         assert ended.status == 0, ended
@@ -121,4 +124,4 @@ def test_a_disk_that_takes_less_than_it_says_is_found_out(
         assert found.step >= max(STEPS - 1, ended.acknowledged), ended
         assert_whole(root, found)
         shutil.rmtree(root)
-    assert noticed == counts["write"]
+    assert noticed == len(numbers) > 0
