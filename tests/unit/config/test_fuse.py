@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 from tests.kit.small_training import open_small
 
-from ttf.config.resolve import load_run_toml, resolve
+from ttf.config.fusing import fusing, fusing_of
+from ttf.config.resolve import flat, load_run_toml, resolve
 from ttf.config.toml import dump
 from ttf.contracts import DevicePolicy
 from ttf.data.dataset import Dataset
 from ttf.incidents.remedies import remedies_for
 from ttf.machine.devices import choose
+from ttf.machine.memory.limits import Limit
 from ttf.training.auto_settings import Decided, decide
+from ttf.training.plan import plan_of
 from ttf_devices.mps import MpsOptions, MpsPolicy
+
+ROOMY = Limit(24 * 10**9, "physical memory")
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +46,32 @@ def test_the_cpu_computes_short_micro_batches_together(data: Dataset) -> None:
     assert found.plan.cut == "4 x 16, 16 at a time"
     assert found.config.train.batch_size == 4 and found.config.train.accumulate == 16
     assert found.resolved.origins["train.fuse"].startswith("auto: 64 samples")
+
+
+def test_those_who_want_accumulation_learn_that_it_is_gone_and_how_to_have_it(
+    data: Dataset,
+) -> None:
+    policy = choose("cpu", {}, 1)
+    also: dict[str, Any] = {"miner.negatives": 0}
+    merged = decided(data, also=also, batch_size=4, accum=16)
+    whole = plan_of(merged, data, policy, ROOMY).choices.notes[-1]
+    assert "16 micro-batches of 4 as one of 64, so nothing is accumulated" in whole
+    assert whole.endswith("--set train.fuse=1")
+    policy.rows_at_once = 24
+    part = plan_of(decided(data, policy, also, batch_size=4, accum=16), data, policy, ROOMY)
+    assert (
+        "4 micro-batches of 4 as one of 16, so only 4 are accumulated" in part.choices.notes[-1]
+        and part.choices.notes[-1] in part.text()
+    )
+    alone = decided(data, batch_size=4, accum=16, also={**also, "train.fuse": 1})
+    told = plan_of(alone, data, policy, ROOMY).choices.notes
+    assert not any("train.fuse" in note for note in told)
+
+
+def test_a_bisect_says_the_same_from_the_settled_values(data: Dataset) -> None:
+    merged = decided(data, batch_size=4, accum=16)
+    assert fusing_of(flat(merged.config)) == fusing(merged.plan) != ""
+    assert fusing_of(flat(resolve(flags={"accum": 16}).config)) == "", "nothing is settled"
 
 
 def test_never_more_rows_than_the_device_likes(data: Dataset) -> None:

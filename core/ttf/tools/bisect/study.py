@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from ttf.config.fusing import fusing_of
 from ttf.rundir.confined import names_in
 from ttf.rundir.removing import remove_if_possible
 from ttf.rundir.typed_json import dataclass_from
@@ -71,6 +72,8 @@ def prepare(request: BisectRequest, say: Callable[[str], None]) -> TrainExperime
         say(f"{error} ttf bisect can only change the settings of the configuration, not the data.")
         survey = ask(_SURVEY, {**task, "look": False}, to=what)
     flat = survey["flat"]
+    if told := fusing_of(flat):
+        say(f"note: {told}")
     factors, passed = factors_of(Survey(flat, DataFacts(**survey["facts"]), request.most_copied))
     passed |= {f.name: "--keep" for f in factors if f.name in request.leave_out}
     steps = min(request.steps or STEPS, survey["total_steps"] or STEPS)

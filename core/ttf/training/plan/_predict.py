@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ttf.config.fusing import fusing
 from ttf.host import plugins
 from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
 from ttf.mining.choose import miner_context
@@ -110,7 +111,7 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
         refreshes=rounds if config.miner.negatives else 0,
         evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
         patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
-        notes=tuple(remarks(decided, data)),
+        notes=(*remarks(decided, data), *filter(None, [fusing(decided.plan)])),
     )
 
 
