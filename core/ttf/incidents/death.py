@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from ttf.machine.memory.tree import MemoryPoint
-from ttf.rundir.flight_record import Flight
+from ttf.rundir.flight_record import IN_A_STEP, Flight
 
 ProcessName = Literal["trainer", "miner", "supervisor", "command"]
 KilledByUs = Literal["", "hang", "memory", "stop", "garbage"]
@@ -80,6 +80,7 @@ class Death:
     process: ProcessName
     pid: int
     time: float
+    age_s: float | None = None  # How long it lived; None: unknown.
     signal: int | None = None
     # None after a signal. Shell wrappers turn a signal into 128 + its number.
     exit_code: int | None = None
@@ -119,6 +120,39 @@ class Death:
     @property
     def step(self) -> int | None:
         return None if self.flight is None else self.flight.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where in the work a trainer died, as far as its flight record tells. Numbers from 1."""
+
+    epoch: int | None = None
+    batch_of_epoch: int | None = None
+    micro_batch: int | None = None
+    micro_batches: int | None = None
+    # Of the time of its steps: in the first and last micro-batch and the update.
+    boundary_share: float | None = None
+    since_mining_s: float | None = None
+    since_mining_steps: int | None = None
+    mined_for_steps: int | None = None
+
+    @classmethod
+    def of(cls, flight: Flight | None) -> Self:
+        if flight is None:
+            return cls()
+        inside = flight.phase in IN_A_STEP and flight.micro_batches > 0
+        mined = flight.mined_s is not None
+        steps_s = flight.at_boundary_s + flight.in_between_s
+        return cls(
+            epoch=flight.step // flight.steps_per_epoch + 1 if flight.steps_per_epoch else None,
+            batch_of_epoch=flight.batch_of_epoch if inside else None,
+            micro_batch=flight.micro_batch + 1 if inside else None,
+            micro_batches=flight.micro_batches if inside else None,
+            boundary_share=flight.at_boundary_s / steps_s if steps_s else None,
+            since_mining_s=flight.monotonic_s - flight.mined_s if flight.mined_s else None,
+            since_mining_steps=flight.step - flight.mined_step if mined else None,
+            mined_for_steps=flight.mined_for if mined else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,6 +69,7 @@ class Witness:
         self.openmp: tuple[str, ...] = ()
         self._stacks, self._find_report = stacks, _finder_of_reports(reports)
         self._stacks_from = stacks.stat().st_size if stacks is not None and stacks.exists() else 0
+        self._began = time.monotonic()
         self._started = time.time() - 1  # clocks of file systems lag behind
         self._ids = {pid}
         self._written_to: set[str] = set()
@@ -154,6 +155,7 @@ class Witness:
             process=self.process,
             pid=self.pid,
             time=time.time(),
+            age_s=time.monotonic() - self._began,
             signal=signum,
             exit_code=exit_code,
             killed_by_us=killed_by_us,

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import StorageError, storage_error
-from ttf.incidents.death import Death, Finding, Remedy
+from ttf.incidents.death import Death, Finding, Place, Remedy
 from ttf.incidents.facts import signal_name
 from ttf.rundir import durable
 from ttf.rundir.documents import AppliedRemedy, Incident
 from ttf.rundir.incident_files import APPLIED, INCIDENT
-from ttf.text.numbers import moment
+from ttf.text.numbers import duration, moment
 from ttf.text.secrets import Secrets
 
 AREA: Final = "incident"
@@ -73,6 +73,7 @@ def note_remedy(folder: Path, number: str, text: str) -> None:
 
 def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident:
     """Returns the content of incident.json."""
+    place = Place.of(death.flight)
     return {
         "class": finding.name,
         "certain": finding.certain,
@@ -87,7 +88,21 @@ def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident
         "lost_steps": lost_steps,
         "time": death.time,
         "hidden": death.hidden,
+        "epoch": place.epoch,
+        "batch_of_epoch": place.batch_of_epoch,
+        "micro_batch": place.micro_batch,
+        "micro_batches": place.micro_batches,
+        "boundary_share": _rounded(place.boundary_share),
+        "age_s": _rounded(death.age_s),
+        "since_mining_s": _rounded(place.since_mining_s),
+        "since_mining_steps": place.since_mining_steps,
+        "mined_for_steps": place.mined_for_steps,
+        "memory_bytes": death.memory[-1].held if death.memory else None,
     }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def incident_page(
@@ -126,12 +141,26 @@ def _facts(
         yield f"| the command | {death.command_ended} |"
     if death.flight is not None:
         yield f"| where | phase {death.phase}, {death.step} steps done |"
+        yield from _place(Place.of(death.flight))
+    if death.age_s is not None:
+        yield f"| age of the process | {duration(death.age_s)} |"
     if checkpoint_step is not None and checkpoint_step >= 0:
         yield f"| newest checkpoint | step {checkpoint_step} |"
     elif death.process == "trainer":
         yield "| newest checkpoint | none yet |"
     if lost_steps is not None:
         yield f"| steps to redo | {lost_steps} |"
+
+
+def _place(place: Place) -> Iterator[str]:
+    if place.micro_batch is not None:
+        where = f"micro-batch {place.micro_batch} of {place.micro_batches}"
+        if place.batch_of_epoch is not None:
+            where += f", batch {place.batch_of_epoch:,} of epoch {place.epoch}"
+        yield f"| batch | {where} |"
+    if place.since_mining_s is not None:
+        ago = duration(max(0.0, place.since_mining_s))
+        yield f"| since the last mining | {ago}, {place.since_mining_steps} steps |"
 
 
 def _ways_out(finding: Finding) -> Iterator[str]:

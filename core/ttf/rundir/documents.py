@@ -102,6 +102,19 @@ Incident = TypedDict(
         "lost_steps": int | None,
         "time": float,
         "hidden": bool,
+        # Of runs; null where nothing was recorded. Both count from 1; `step` is the steps done.
+        "epoch": int | None,
+        "batch_of_epoch": int | None,  # Micro-batch, counted through the epoch.
+        "micro_batch": int | None,  # Of `micro_batches` in the step.
+        "micro_batches": int | None,
+        # Of the time of its steps: in the first and last micro-batch and the weight update.
+        "boundary_share": float | None,
+        "age_s": float | None,  # Since the process started.
+        "since_mining_s": float | None,  # From the end of the last mining to the last sign of life.
+        "since_mining_steps": int | None,
+        "mined_for_steps": int | None,  # The steps from that mining to the next.
+        "memory_bytes": int
+        | None,  # Anonymous and shared, of the process tree, at the last sample.
     },
     total=False,
 )

@@ -36,10 +36,18 @@ _TOTAL_AT: Final = 320
 # Where and when this process began to train: step, monotonic ns; 0 ns until then.
 _BEGAN: Final = struct.Struct("<qq")
 _BEGAN_AT: Final = 336
+# Where in the run a step lies: micro-batches of the step, steps of an epoch, steps until the next
+# mining (all 0: not told), the step and the monotonic ns of the last mining (0 ns: none yet).
+_PLACE: Final = struct.Struct("<IIIxxxxqq")
+_PLACE_AT: Final = 352
 # The plugin at work: length of the text, then JSON.
 _PLUGIN: Final = struct.Struct("<H")
 _PLUGIN_AT: Final = 384
 _PLUGIN_BYTES: Final = 2048
+# Nanoseconds of steps that this process spent at the optimizer boundary, and elsewhere: without
+# them nobody could tell how many deaths at the boundary chance alone would give.
+_SPENT: Final = struct.Struct("<qq")
+_SPENT_AT: Final = 2560
 
 
 class Phase(IntEnum):
@@ -57,6 +65,10 @@ class Phase(IntEnum):
     END = 9
 
 
+# In these phases a trainer works on a micro-batch.
+IN_A_STEP: Final = frozenset({"data", "forward", "backward", "optimizer"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flight:
     step: int  # Optimizer steps done.
@@ -71,6 +83,20 @@ class Flight:
     began_step: int = 0  # This process trains from this step on.
     began_s: float | None = None  # Since when; None: it has not begun.
     plugin: PluginWork | None = None  # The plugin at work, where that was noted.
+    micro_batches: int = 0  # Of the current step; 0: it has none yet, or an older version wrote.
+    steps_per_epoch: int = 0  # 0: not told.
+    mined_step: int = 0  # At this step was the last mining ...
+    mined_s: float | None = None  # ... which ended then; None: this process has not mined.
+    at_boundary_s: float = 0.0  # Time of steps in the first and last micro-batch and the update,
+    in_between_s: float = 0.0  # and in the others.
+    mined_for: int = 0  # Steps until the next mining is due, counted from `mined_step`.
+
+    @property
+    def batch_of_epoch(self) -> int | None:
+        """Number of the micro-batch in its epoch, from 1; None if it cannot be told."""
+        if not (self.steps_per_epoch and self.micro_batches):
+            return None
+        return self.step % self.steps_per_epoch * self.micro_batches + self.micro_batch + 1
 
 
 class FlightRecorder:
@@ -84,14 +110,21 @@ class FlightRecorder:
         self._phase = Phase.START
         self._micro_batch = 0
         self._saving_since = 0
+        self._place = [0, 0, 0, 0, 0]
+        self._spent = [0, 0]
+        self._since = time.monotonic_ns()
         self.beat()
 
-    def enter(self, phase: Phase, step: int | None = None, micro_batch: int = 0) -> None:
-        """Called by one thread, at every change of phase."""
+    def enter(self, phase: Phase, step: int | None = None, micro_batch: int | None = None) -> None:
+        """Called by one thread, at every change of phase. A step begins with micro-batch 0; a
+        phase without a number belongs to the micro-batch before it."""
+        self._count_time()
         if step is not None:
             self._step = step
+            self._micro_batch = 0
+        if micro_batch is not None:
+            self._micro_batch = micro_batch
         self._phase = phase
-        self._micro_batch = micro_batch
         self.beat()
 
     def beat(self) -> None:
@@ -112,6 +145,34 @@ class FlightRecorder:
 
     def takes(self, total_steps: int) -> None:
         _TOTAL.pack_into(self._map, _TOTAL_AT, total_steps)
+
+    def _count_time(self) -> None:
+        # Of the phase that ends now.
+        now = time.monotonic_ns()
+        count = self._place[0]
+        if count and Phase.DATA <= self._phase <= Phase.OPTIMIZER:
+            edge = self._phase == Phase.OPTIMIZER or self._micro_batch in (0, count - 1)
+            self._spent[not edge] += now - self._since
+            _SPENT.pack_into(self._map, _SPENT_AT, *self._spent)
+        self._since = now
+
+    def divides(self, *, micro_batches: int) -> None:
+        """Called at every step: its last one may have fewer."""
+        if micro_batches != self._place[0]:
+            self._place[0] = micro_batches
+            self._tell_place()
+
+    def epochs_have(self, steps: int) -> None:
+        self._place[1] = steps
+        self._tell_place()
+
+    def mined(self, step: int, until: int) -> None:
+        """Called when a mining is done; the next is due at step `until`."""
+        self._place[2:] = [max(0, until - step), step, time.monotonic_ns()]
+        self._tell_place()
+
+    def _tell_place(self) -> None:
+        _PLACE.pack_into(self._map, _PLACE_AT, *self._place)
 
     def begins(self, step: int) -> None:
         """Called when everything is ready, right before the first step of this process."""
@@ -184,6 +245,8 @@ def read_flight(path: Path) -> Flight | None:
 def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
     sequence, step, micro, phase, mono, unix, saving = _RECORD.unpack_from(data, _AT)
     began_step, began = _BEGAN.unpack_from(data, _BEGAN_AT)
+    at_boundary, in_between = _SPENT.unpack_from(data, _SPENT_AT)
+    micro_batches, per_epoch, mined_for, mined_step, mined = _PLACE.unpack_from(data, _PLACE_AT)
     known = phase in Phase._value2member_map_
     return Flight(
         step=step,
@@ -197,6 +260,13 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
         began_step=began_step,
         began_s=began / 1e9 if began else None,
         plugin=_plugin(data),
+        micro_batches=micro_batches,
+        steps_per_epoch=per_epoch,
+        mined_step=mined_step,
+        mined_s=mined / 1e9 if mined else None,
+        mined_for=mined_for,
+        at_boundary_s=at_boundary / 1e9,
+        in_between_s=in_between / 1e9,
     )
 
 

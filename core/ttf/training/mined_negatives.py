@@ -145,6 +145,7 @@ class MinedNegatives:
         table = self._mine_with_retry(rows, step)
         known = session.data.train.known(rows)
         report = yield_report(table, known, session.config.negatives)
+        session.link.flight.mined(step, window.stop)
         self._record(step, report)
         self._judge(table, report, step)
         self.table_key = table.key

@@ -133,6 +133,7 @@ def open_session(
         disk = Limit(shutil.disk_usage(folder.path).free, f"free in {folder.path}")
         refuse_what_cannot_fit(decided, data, memory=memory, disk=disk)
         link.flight.takes(decided.total_steps)
+        link.flight.epochs_have(decided.order.steps_per_epoch)
         data.notes += look(data)
         notes = tuple(remarks(decided, data))
         yield Session(

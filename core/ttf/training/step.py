@@ -65,6 +65,7 @@ class StepGradients:
 
     def __call__(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
         """Adds the gradients of the mean loss to the parameters."""
+        self.flight.divides(micro_batches=-(-len(head.rows) // self.micro_batch))
         if self.full_bank is not None:
             return self._against_bank(self.full_bank, head, list(micro_batches))
         if self.config.train.grad_cache:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ttf.host.at_work import PluginWork
+from ttf.incidents.death import Place
 from ttf.rundir.flight_record import FlightReader, FlightRecorder, Phase, read_flight
 
 WORK = PluginWork(
@@ -45,3 +46,49 @@ def test_a_note_of_a_plugin_that_is_no_note_is_left_out(tmp_path: Path) -> None:
     path.write_bytes(data)
     flight = read_flight(path)
     assert flight is not None and flight.plugin is None
+
+
+def test_the_place_in_step_epoch_and_mining_round_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "flight.bin"
+    recorder = FlightRecorder(path)
+    recorder.epochs_have(100)
+    recorder.mined(150, 200)
+    recorder.enter(Phase.DATA, 157)
+    recorder.divides(micro_batches=16)
+    recorder.enter(Phase.FORWARD, micro_batch=6)
+    recorder.enter(Phase.BACKWARD)
+    recorder.plugin_at_work(WORK)
+    place = Place.of(read_flight(path))
+    assert (place.epoch, place.batch_of_epoch) == (2, 57 * 16 + 7)
+    assert (place.micro_batch, place.micro_batches) == (7, 16), "of the forward pass before"
+    assert (place.since_mining_steps, place.mined_for_steps) == (7, 50)
+    assert place.since_mining_s is not None and 0 <= place.since_mining_s < 60
+    recorder.enter(Phase.CHECKPOINT, 158)
+    assert Place.of(read_flight(path)).micro_batch is None, "no micro-batch is at work"
+
+
+def test_a_record_of_an_older_version_has_no_place(tmp_path: Path) -> None:
+    path = tmp_path / "flight.bin"
+    FlightRecorder(path).enter(Phase.BACKWARD, 3)  # wrote zeros where the place is now
+    assert Place.of(read_flight(path)) == Place() == Place.of(None)
+
+
+def test_time_at_the_optimizer_boundary_is_told_from_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(1, 10**6))
+    recorder = FlightRecorder(tmp_path / "flight.bin")
+    recorder.divides(micro_batches=4)
+    recorder.enter(Phase.MINING, 7)  # an hour of mining would count for neither
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 10**9 * next(clock))
+    before = recorder.read()
+    recorder.enter(Phase.DATA, 7)
+    for micro in range(4):
+        recorder.enter(Phase.FORWARD, micro_batch=micro)
+        recorder.enter(Phase.BACKWARD)
+    recorder.enter(Phase.OPTIMIZER)
+    recorder.enter(Phase.CHECKPOINT, 8)
+    flight = recorder.read()
+    # Each phase takes two ticks, as its beat reads the clock too: data, 2 x 2 at the edges, update.
+    assert flight.at_boundary_s - before.at_boundary_s == 12
+    assert flight.in_between_s - before.in_between_s == 8

@@ -13,7 +13,7 @@ from ttf.rundir import documents
 from ttf.rundir.confined import read_json
 from ttf.rundir.incident_files import INCIDENT, incident_folders
 from ttf.rundir.typed_json import typed
-from ttf.text.numbers import moment
+from ttf.text.numbers import duration, moment
 from ttf.text.shell import quoted
 from ttf.text.terminal import one_line
 
@@ -104,6 +104,14 @@ def _facts(document: documents.Incident) -> Iterator[str]:
         yield moment(document["time"])
     if phase := document.get("phase"):
         yield f"in {one_line(phase)}, after step {document.get('step')}"
+    if (micro := document.get("micro_batch")) is not None:
+        yield f"in micro-batch {micro} of {document.get('micro_batches')} of its step"
+    if (batch := document.get("batch_of_epoch")) is not None:
+        yield f"batch {batch} of epoch {document.get('epoch')}"
+    if (age := document.get("age_s")) is not None:
+        yield f"{duration(age)} after its start"
+    if (mined := document.get("since_mining_s")) is not None:
+        yield f"{duration(max(0.0, mined))} after a mining"
     if document.get("lost_steps") is not None:
         yield f"{document['lost_steps']} steps to redo"
 

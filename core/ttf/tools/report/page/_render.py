@@ -115,6 +115,8 @@ def _evaluated_last(run: RunFiles) -> int:
 def _row(found: ShownIncident) -> tuple[str, ...]:
     step, phase = found.get("step"), found.get("phase") or ""
     where = phase if step is None else f"{phase}, step {step}"
+    if (micro := found.get("micro_batch")) is not None:
+        where += f", micro-batch {micro} of {found.get('micro_batches')}"
     names = (found["id"], found["class"], found.get("process", ""), where)
     return *(cut(name, 80) for name in names), cut(
         found.get("remedy") or "restarted unchanged", 200
