@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ttf.commands import _options as options
+from ttf.commands import _options as options, runs_incidents
 from ttf.errors import ConfigError
 from ttf.text.numbers import duration, moment
 from ttf.text.shell import quoted
@@ -26,13 +26,17 @@ Examples:
   ttf runs list                               the runs in runs/
   ttf runs show runs/run-001                  configuration, data, environment and result of a run
   ttf runs diff runs/run-001 runs/run-002     only what differs
+  ttf runs incidents                          every death, and whether they have a pattern
 \b
 These commands only read, also while a run goes on. They read folders of runs and of ttf guard."""
 
 
 @click.group(epilog=_EPILOG)
 def command() -> None:
-    """List runs, show one, and compare some of them."""
+    """List runs, show one, compare some of them or their deaths."""
+
+
+command.add_command(runs_incidents.command)
 
 
 @command.command(
