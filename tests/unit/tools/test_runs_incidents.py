@@ -69,8 +69,8 @@ def test_the_batch_that_a_guarded_command_printed_gives_its_micro_batch(
     assert [one["batch_of_epoch"] for one in found["incidents"]] == list(batches)
     assert [one["at_boundary"] for one in found["incidents"]] == [False, True, False, True, False]
     assert found["looks"][0]["p"] == pytest.approx(0.215, abs=1e-3) and found["tied_to"] == []
-    words = ["--accumulate", "16", "--batch", r"epoch (\d+)", "--json"]
-    other = invoke(["runs", "incidents", *guards, *words]).json()
+    other_words = ["--accumulate", "16", "--batch", r"epoch (\d+)", "--json"]
+    other = invoke(["runs", "incidents", *guards, *other_words]).json()
     assert {one["batch_of_epoch"] for one in other["incidents"]} == {1}
 
 
