@@ -16,6 +16,7 @@ from tests.kit.processes import adopting
 from tests.kit.struck_run import EVERY, World, assert_undisturbed, incidents_of, litter
 
 from ttf.errors import ExitCode
+from ttf.incidents.death import Place
 
 KILL, SEGV, ABRT = signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT
 BUS, ILL, FPE = signal.SIGBUS, signal.SIGILL, signal.SIGFPE
@@ -58,6 +59,12 @@ def test_a_death_in_every_phase_of_one_run_changes_nothing(
         # While it dumps the stacks of threads that run, Python's own handler may crash.
         assert incident["signal"] in (signum, SEGV)
         assert incident["phase"] == flight.phase and incident["step"] == flight.step
+        place = Place.of(flight)
+        assert incident["micro_batch"] == place.micro_batch and incident["age_s"] > 0
+        assert incident["batch_of_epoch"] == place.batch_of_epoch
+    forward = incidents_of(run)[2]
+    assert 1 <= forward["micro_batch"] <= forward["micro_batches"] and forward["epoch"] >= 1
+    assert 0 < forward["boundary_share"] <= 1 and forward["memory_bytes"] > 0
 
 
 @pytest.mark.parametrize(
