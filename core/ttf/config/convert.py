@@ -60,7 +60,7 @@ class Converted:
         origins = {".".join(path): origin for path, origin in self.origins.items()}
         lines = [f"# not translated: {left}" for left in self.missing]
         lines += [f"# not needed: {left}" for left in self.needless]
-        rest = "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
+        rest = "\n".join(map(_printable, lines))
         return toml.written(self.tree(), origins, head) + (f"\n{rest}\n" if rest else "")
 
 
@@ -78,6 +78,8 @@ def convert(path: Path, folder: Path) -> Converted:
             continue
         try:
             key, here = _translated(leaf, value)
+            if key[0] == "gates" and not (key == ("gates",) and _is_list_of_tables(here)):
+                raise Untranslatable("gates is a list of tables with the keys at and need")
         except Untranslatable as error:
             lefts = out.needless if _is_needless(leaf, value) else out.missing
             lefts.append(Left(place=place, name=name, value=value, reason=str(error)))
@@ -87,16 +89,21 @@ def convert(path: Path, folder: Path) -> Converted:
             out.missing.append(Left(place=place, name=name, value=value, reason=reason))
             continue
         out.values.setdefault(key, _path_from(path.absolute().parent, folder, key, here))
-        out.origins.setdefault(key, place if key == leaf else f"{place} ({shortened(name)})")
+        origin = place if key == leaf else f"{place} ({shortened(name)})"
+        out.origins.setdefault(key, _printable(origin))
         taken.setdefault(key, f"{name} ({place})")
     out.problems = _problems(out)
     return out
 
 
+def _printable(comment: str) -> str:
+    # A name may hold what would end a comment, or what no TOML file may hold.
+    return "".join(c if c.isprintable() else " " for c in comment)
+
+
 def _translated(leaf: Keys, value: Any) -> tuple[Keys, Any]:
     """Raises Untranslatable."""
-    dotted = ".".join(leaf)
-    if reference.is_key(dotted) or leaf[:2] == ("data", "names"):
+    if reference.is_key(".".join(leaf)) or (leaf[:2] == ("data", "names") and len(leaf) == 3):
         return leaf, value
     found = meaning(leaf)
     if found is not None:
@@ -106,9 +113,13 @@ def _translated(leaf: Keys, value: Any) -> tuple[Keys, Any]:
     elsewhere = reference.elsewhere(words(leaf[-1]))
     if key := one_of(elsewhere, leaf):
         return tuple(key.split(".")), value_here(leaf[-1], key, value)
-    if leaf[:2] in (("tower", "query"), ("tower", "doc")) or _is_plugin_option(leaf):
+    if _is_plugin_option(leaf):
         return leaf, value
     raise Untranslatable(f"it may be {' or '.join(elsewhere)}" if elsewhere else _NOT_KNOWN)
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
 
 
 def _is_needless(leaf: Keys, value: Any) -> bool:
@@ -122,8 +133,10 @@ def _is_plugin_option(leaf: Keys) -> bool:
     # Whether the option exists says the plugin, when the result is checked.
     from ttf.host import installed
 
-    if len(leaf) < 3 or leaf[0] not in ("miner", "device"):
+    if len(leaf) != 3:
         return False
+    if leaf[0] not in ("miner", "device"):
+        return leaf[:2] in (("tower", "query"), ("tower", "doc"))
     return leaf[1] in installed.choices("miner" if leaf[0] == "miner" else "device")
 
 

@@ -13,7 +13,9 @@ import pytest
 
 from ttf.config import reference, synonyms
 from ttf.config.answers import foreign_flags
-from ttf.config.resolve import FLAGS, flat, resolve
+from ttf.config.convert import convert
+from ttf.config.resolve import FLAGS, flat, leaves, resolve
+from ttf.config.yaml_text import read
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -297,6 +299,28 @@ def test_a_run_toml_is_converted_to_itself(tmp_path: Path, invoke: Invoke) -> No
     )
     done = invoke(["config", "convert", file])
     assert tomllib.loads(done.out) == tomllib.loads(file.read_text())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gates: [3]",
+        "gates: {at: epoch 1}",
+        "tower: {query: {hidden: {b: 1}}}\nhidden_dim: 5",
+        '"x\\r\\ny  # z": {bs: 3}\n"\\u2028": "\\r"',
+        "'': {'': 1}\na.b: {lr: [null, {c: .nan}]}",
+        "data: {names: {a: {b: 1}, 'c d': e}}\nminer: {hnswlib: 3, faiss: {x: {y: 1}}}",
+    ],
+)
+def test_whatever_is_converted_the_result_is_toml_and_nothing_is_lost(
+    text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(text)
+    found = convert(file, tmp_path)
+    tomllib.loads(found.text())
+    given = list(leaves((), read(text, file).values))
+    assert len(given) == len(found.values) + len(found.missing) + len(found.needless)
 
 
 def test_every_synonym_leads_to_a_key_and_is_none_itself() -> None:
