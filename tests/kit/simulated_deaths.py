@@ -18,6 +18,7 @@ SHARE = (2 + UPDATE) / (ACCUMULATE + UPDATE)
 MEAN_S = 900.0
 WINDOW = 400  # Steps between two minings.
 MICRO_S = 0.05
+STARTUP_S = 600.0  # Makes all ages alike; a test that counted it would find a tie to time.
 
 
 def random_history(seed: int, *, fewest: int = 6, most: int = 12) -> Deaths:
@@ -83,7 +84,8 @@ def _history(rng: random.Random, ages: list[float], positions: list[float]) -> D
                 micro_batch=min(ACCUMULATE, int(place) + 1),
                 micro_batches=ACCUMULATE,
                 boundary_share=SHARE,
-                age_s=age,
+                age_s=age + STARTUP_S,
+                trained_s=age,
                 since_mining_s=step % WINDOW * MICRO_S * (ACCUMULATE + UPDATE),
                 since_mining_steps=step % WINDOW,
                 mined_for_steps=WINDOW,

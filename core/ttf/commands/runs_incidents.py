@@ -69,7 +69,7 @@ def command(
 
     With --json: {"runs", "deaths", "survived", "incidents": [{"run", "id", "class", "process",
     "time", "phase", "step", "epoch", "batch_of_epoch", "micro_batch", "micro_batches",
-    "boundary_share", "age_s", "since_mining_s", "since_mining_steps", "mined_for_steps",
+    "boundary_share", "age_s", "trained_s", "since_mining_s", "since_mining_steps", "mined_for_steps",
     "memory_bytes", "at_boundary"}], "looks": [{"name", "deaths", "says", "p", "corrected",
     "needs"}], "tied_to", "remarks"}; what is not known is null.
     """

@@ -132,6 +132,7 @@ class Place:
     micro_batches: int | None = None
     # Of the time of its steps: in the first and last micro-batch and the update.
     boundary_share: float | None = None
+    trained_s: float | None = None  # Since its first step began.
     since_mining_s: float | None = None
     since_mining_steps: int | None = None
     mined_for_steps: int | None = None
@@ -149,6 +150,7 @@ class Place:
             micro_batch=flight.micro_batch + 1 if inside else None,
             micro_batches=flight.micro_batches if inside else None,
             boundary_share=flight.at_boundary_s / steps_s if steps_s else None,
+            trained_s=flight.monotonic_s - flight.began_s if flight.began_s else None,
             since_mining_s=flight.monotonic_s - flight.mined_s if flight.mined_s else None,
             since_mining_steps=flight.step - flight.mined_step if mined else None,
             mined_for_steps=flight.mined_for if mined else None,

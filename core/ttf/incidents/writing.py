@@ -94,10 +94,12 @@ def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident
         "micro_batches": place.micro_batches,
         "boundary_share": _rounded(place.boundary_share),
         "age_s": _rounded(death.age_s),
+        "trained_s": _rounded(place.trained_s),
         "since_mining_s": _rounded(place.since_mining_s),
         "since_mining_steps": place.since_mining_steps,
         "mined_for_steps": place.mined_for_steps,
-        "memory_bytes": death.memory[-1].held if death.memory else None,
+        # The last sample may come after the death.
+        "memory_bytes": max((point.held for point in death.memory[-2:]), default=None),
     }
 
 

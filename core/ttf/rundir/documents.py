@@ -110,11 +110,12 @@ Incident = TypedDict(
         # Of the time of its steps: in the first and last micro-batch and the weight update.
         "boundary_share": float | None,
         "age_s": float | None,  # Since the process started.
+        "trained_s": float | None,  # Since its first step began, to the last sign of life.
         "since_mining_s": float | None,  # From the end of the last mining to the last sign of life.
         "since_mining_steps": int | None,
         "mined_for_steps": int | None,  # The steps from that mining to the next.
         "memory_bytes": int
-        | None,  # Anonymous and shared, of the process tree, at the last sample.
+        | None,  # Anonymous and shared, of the process tree, of its last two samples.
     },
     total=False,
 )

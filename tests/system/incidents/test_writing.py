@@ -22,7 +22,7 @@ KEYS = [
     *("class", "certain", "process", "signal", "exit_code", "phase", "step"),
     *("evidence", "explanation", "remedies", "lost_steps", "time", "hidden"),
     *("epoch", "batch_of_epoch", "micro_batch", "micro_batches", "boundary_share", "age_s"),
-    *("since_mining_s", "since_mining_steps", "mined_for_steps", "memory_bytes"),
+    *("trained_s", "since_mining_s", "since_mining_steps", "mined_for_steps", "memory_bytes"),
 ]
 SETTINGS = {"miner.isolation": "none", "device.name": "cpu", "device.threads": 1}
 

@@ -119,7 +119,11 @@ def test_a_crash_that_repeats_at_one_place_is_one_fact() -> None:
 def test_deaths_right_after_a_mining_are_found_and_survivors_count() -> None:
     mined = [
         death(
-            n, micro_batch=5 + n % 7, since_mining_steps=n % 3, mined_for_steps=200, age_s=10.0 * n
+            n,
+            micro_batch=5 + n % 7,
+            since_mining_steps=n % 3,
+            mined_for_steps=200,
+            trained_s=10.0 * n,
         )
         for n in range(1, 7)
     ]
@@ -132,5 +136,5 @@ def test_deaths_right_after_a_mining_are_found_and_survivors_count() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_one_death_or_none_has_no_pattern(count: int) -> None:
-    found = pattern_of(Deaths(deaths=tuple(death(n, age_s=5.0) for n in range(count))))
+    found = pattern_of(Deaths(deaths=tuple(death(n, trained_s=5.0) for n in range(count))))
     assert found.tied_to == () and found.deaths == count

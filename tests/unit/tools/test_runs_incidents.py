@@ -32,7 +32,7 @@ def memory(path: Path, *points: tuple[float, int]) -> None:
 def test_a_run_that_dies_at_the_boundary_is_called_tied_and_a_bisect_is_next(
     tmp_path: Path, invoke: Invoke
 ) -> None:
-    deaths = [{**PLACE, "step": n, "micro_batch": 16, "age_s": 7.0 * 2**n} for n in range(6)]
+    deaths = [{**PLACE, "step": n, "micro_batch": 16, "trained_s": 7.0 * 2**n} for n in range(6)]
     run = folder(tmp_path / "run-001", *deaths)
     done = invoke(["runs", "incidents", run])
     assert done.code == 0 and "16 of 16" in done.out and "6 of 6 deaths in the first" in done.out
@@ -98,8 +98,11 @@ def test_no_incident_and_no_run_are_said(tmp_path: Path, invoke: Invoke) -> None
 
 
 def test_the_process_that_outlived_the_deaths_is_counted_as_a_life(tmp_path: Path) -> None:
-    run = folder(tmp_path / "run-001", {**PLACE, "step": 1, "micro_batch": 3, "age_s": 20.0})
+    run = folder(
+        tmp_path / "run-001",
+        {**PLACE, "step": 1, "micro_batch": 3, "age_s": 20.0, "trained_s": 15.0},
+    )
     memory(run, (980.0, 5), (999.0, 6), (1001.0, 5), (1050.0, 7), (1101.0, 7))
     seen = deaths_in([run])
-    assert seen.survived_s == (100.0,), "what lived before the incident is its own"
+    assert seen.survived_s == (95.0,), "less the start-up; what was before the incident is its own"
     assert sorted(seen.memory_bytes) == [5, 5, 6, 7, 7]

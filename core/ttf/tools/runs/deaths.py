@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from ttf.errors import DataMissing, EntryRefused
@@ -38,6 +39,7 @@ class DeathSeen:
     micro_batches: int | None = None
     boundary_share: float | None = None
     age_s: float | None = None
+    trained_s: float | None = None
     since_mining_s: float | None = None
     since_mining_steps: int | None = None
     mined_for_steps: int | None = None
@@ -51,6 +53,14 @@ class DeathSeen:
         if self.micro_batches < 3:
             return None
         return self.phase == "optimizer" or self.micro_batch in (1, self.micro_batches)
+
+    @property
+    def at_risk_s(self) -> float | None:
+        """How long the work lasted. The start-up of a process makes all ages alike: if it is known,
+        it does not count, and a death in it is none of the work."""
+        if self.phase is None:
+            return self.age_s
+        return self.trained_s
 
     @property
     def spot(self) -> tuple[int | None, int | None]:
@@ -110,7 +120,9 @@ def deaths_in(folders: Sequence[Path], printed: Printed | None = None) -> Deaths
         others += [one for one in filed if one.process not in _LIVES]
         deaths += ends
         marks = [one.time for one in ends if one.time is not None]
-        survived += _survivors(points, marks, [sitting.began for sitting in record.sittings()])
+        lives = _survivors(points, marks, [sitting.began for sitting in record.sittings()])
+        startup_s = _startup_s(ends)
+        survived += [life - startup_s for life in lives if life > startup_s]
         memory += [held for _, held in points]
     thin = -(-len(memory) // _MOST_MEMORY) or 1
     return Deaths(
@@ -120,6 +132,16 @@ def deaths_in(folders: Sequence[Path], printed: Printed | None = None) -> Deaths
         memory_bytes=tuple(memory[::thin]),
         runs=len(folders),
     )
+
+
+def _startup_s(deaths: Sequence[DeathSeen]) -> float:
+    """Until the first step of a process; of those that did not die it is not recorded."""
+    known = [
+        death.age_s - death.trained_s
+        for death in deaths
+        if death.age_s is not None and death.trained_s is not None
+    ]
+    return max(0.0, median(known)) if known else 0.0
 
 
 def _survivors(

@@ -101,16 +101,15 @@ def _boundary(seen: Deaths) -> Look:
 
 def _time(seen: Deaths) -> Look:
     """Ages against a constant risk, by the time that all processes lived beyond each of them."""
-    ages = [d.age_s for d in seen.deaths[-_MOST:] if d.age_s is not None]
+    ages = [d.at_risk_s for d in seen.deaths[-_MOST:] if d.at_risk_s is not None]
     lives = [*ages, *seen.survived_s]
     if len(ages) < 2:
         return Look(name="time", deaths=len(ages), says="fewer than two deaths have a known age")
     beyond = shares_beyond(ages, lives)
     late, early = _low(beyond), _high(beyond, alone=not seen.survived_s)
-    survivors = f", beside {len(seen.survived_s)} processes that did not die" * bool(
-        seen.survived_s
-    )
-    says = f"ages from {_seconds(min(ages))} to {_seconds(max(ages))}{survivors}: "
+    others = len(seen.survived_s)
+    survivors = f", beside {others} process{'es' * (others > 1)} that did not die" * bool(others)
+    says = f"lived from {_seconds(min(ages))} to {_seconds(max(ages))}{survivors}: "
     p = min(1.0, 2 * min(late, early))
     way = "the longer it lives, the likelier it dies" if late < early else "early deaths are many"
     says += way if p < _HINT else "as with a constant risk"
@@ -141,7 +140,7 @@ def _mining(seen: Deaths) -> Look:
     if not usable:
         return Look(name="mining", deaths=0, says="no death in a step with mined negatives")
     # Under a constant risk fewer processes reach the end of a round than its beginning.
-    ages = [d.age_s for d in seen.deaths if d.age_s is not None]
+    ages = [d.at_risk_s for d in seen.deaths if d.at_risk_s is not None]
     lived_s = math.fsum([*ages, *seen.survived_s])
     risk = len(ages) / lived_s if lived_s > 0 else 0.0
     shares = [_of_round(d, risk) for d in usable]
