@@ -11,6 +11,7 @@ from ttf.config import files
 from ttf.config.resolve import resolve
 from ttf.config.yaml_text import read
 from ttf.errors import ConfigError
+from ttf.tools.ab.resolve_task import resolve_arms
 
 MANY = 100_000
 
@@ -129,6 +130,12 @@ def test_keys_given_twice_are_all_named(tmp_path: Path) -> None:
         "run.yaml:3: the key 'lr' is given twice (first in line 2)",
         "run.yaml:5: the key 'train' is given twice (first in line 1)",
     )
+
+
+def test_arms_of_a_comparison_may_be_yaml(tmp_path: Path) -> None:
+    file = written(tmp_path, "train: {steps: 5}\nevaluate: {every: 2}\n", "arm.YML")
+    (arm,) = resolve_arms({"arms": [{"toml": str(file), "sets": []}]}, lambda *_: None)["arms"]
+    assert arm["problems"] == [] and arm["steps"] == 5 and arm["says_when"]
 
 
 def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
