@@ -66,7 +66,7 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
                 names = ", ".join(
                     f"{name} {count}" for name, count in sorted(packed.secrets.items())
                 )
-                say(f"Secrets, by name and how often: {names}.")
+                say(f"Secrets that were replaced, and in how many places: {names}.")
             say("Look through it before you send it: a list of patterns cannot know every secret.")
     if packed is None:
         after = f"ttf report {quoted(run_dir)} --bundle bundle.zip"

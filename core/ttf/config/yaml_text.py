@@ -50,8 +50,8 @@ def read(text: str, path: Path) -> Document:
     except yaml.YAMLError as error:
         raise ConfigError(
             f"{path} is not valid YAML: {_told(error)}.",
-            hint="A key and its value are separated by a colon and a blank, tables are indented "
-            "with blanks, never with tabs, and text with a colon or a # needs quotes.",
+            hint="Put a colon and a space between a key and its value. Indent the lines of a section "
+            "with spaces, never with tabs. Text that contains a colon or # needs quotes.",
         ) from error
     if reader.problems:
         raise ConfigError(f"{path} is not a configuration:", problems=reader.problems, hint=_HINT)

@@ -306,9 +306,9 @@ def refuse_remote(uris: Iterable[str | None], where: str) -> None:
     remote = [uri for uri in uris if uri and not is_local(uri)]
     if remote:
         raise ConfigError(
-            f"{where} names data at the network address {remote[0]}. ttf opens an address only if "
-            "you name it.",
-            hint="If you trust this folder, add --allow-remote.",
+            f"{where} refers to data at the network address {remote[0]}. ttf opens only addresses "
+            "that you give it yourself.",
+            hint="If you trust the author of this file or folder, add --allow-remote.",
         )
 
 

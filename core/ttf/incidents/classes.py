@@ -18,9 +18,9 @@ _UNCHANGED: Final = "restarts unchanged; after the third crash at the same place
 _FIRST: Final = "restarts with a remedy, already after the first crash"
 _ENDS: Final = "keeps the checkpoint and ends with exit code {}"
 _SMALLER: Final = (
-    "smaller micro-batches; an optimizer step keeps its number of samples if the device allows that "
-    "many micro-batches (`max_accumulate`). After a crash in mining or evaluation, `ttf` first lowers "
-    "`memory.budget`"
+    "smaller micro-batches, but more of them per optimizer step. The number of samples per step "
+    "stays the same, unless this needs more micro-batches than the device allows "
+    "(`max_accumulate`). After a crash in mining or evaluation, `ttf` first lowers `memory.budget`"
 )
 _NATIVE: Final = "one after another: `--isolation process`, `--device cpu`, `--threads 1`"
 
@@ -93,7 +93,8 @@ CLASSES: Final[Mapping[str, About]] = {
     "cpu-limit": About(
         signature="SIGXCPU; or SIGKILL, and the process had used about as much processor time as its "
         "hard limit allows",
-        does="restarts unchanged; the limit counts the time of each process separately",
+        does="restarts unchanged: the limit applies to each process separately, so the new process "
+        "starts with zero used time",
         remedy="raise the limit (`ulimit -t`)",
     ),
     "vanished": About(

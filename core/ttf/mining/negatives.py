@@ -121,7 +121,8 @@ def remark_on_yield(table: CandidateTable, report: YieldReport, settings: Negati
         )
     if settings.min_yield != "auto":
         raise ConfigError(
-            f"{_too_few(report, settings)} negatives.min_yield requires {settings.min_yield:.1%}.",
+            f"{_too_few(report, settings)} negatives.min_yield "
+            f"requires that {settings.min_yield:.1%} of the queries keep one.",
             hint=f"{_more_negatives(report, settings)}, or train without mined negatives "
             "(--set miner.negatives=0).",
         )
@@ -148,10 +149,10 @@ def _too_few(report: YieldReport, settings: NegativesConfig) -> str:
     if settings.rank_from or settings.rank_to:
         filters.append(f"ranks {settings.rank_from} to {settings.rank_to or 'the last'}")
     return (
-        f"Only {report.with_survivor:.1%} of {report.queries:,} queries have a mined negative "
-        f"after the filter ({report.kept_share:.2%} of all candidates). The filter: "
-        f"{', '.join(filters)}. It removes known positives, and candidates that are too similar to "
-        "the positive."
+        f"Only {report.with_survivor:.1%} of {report.queries:,} queries still have a mined "
+        f"negative after the filter. The filter kept {report.kept_share:.2%} of all candidates. "
+        f"Its settings: {', '.join(filters)}. It removes known positives, and candidates that are "
+        "too similar to the positive."
     )
 
 

@@ -111,7 +111,7 @@ def _edits(remedy: Remedy) -> frozenset[Edit]:
 def shown(remedy: Remedy) -> str:
     """Returns what a remedy changes, and its effect on the numbers."""
     edits = ", ".join(f"{key} = {_toml(value)}" for key, value in remedy.set.items())
-    return f"{edits} ({remedy.deviation or 'the numbers stay the same'})"
+    return f"{edits} ({remedy.deviation or 'the results of the training do not change'})"
 
 
 def _with_strike(state: State, died: Died) -> State:
@@ -248,7 +248,7 @@ def _all_deaths(state: State) -> str:
             f"The trainer died {_times(len(strikes))}, and restarts are disabled "
             "(supervise.max_restarts is 0)."
         ),
-        *([f"  ... after {left_out} earlier deaths:"] if left_out > 0 else []),
+        *([f"  ({left_out} earlier deaths are not listed.)"] if left_out > 0 else []),
         *(f"  {_strike_line(strike)}" for strike in strikes[-_MOST_LISTED:]),
     ]
     if state.overlay:
@@ -264,7 +264,11 @@ def _all_deaths(state: State) -> str:
 
 
 def _strike_line(strike: Strike) -> str:
-    kept = "no checkpoint" if strike.checkpoint_step < 0 else f"saved: {strike.checkpoint_step}"
+    kept = (
+        "no checkpoint"
+        if strike.checkpoint_step < 0
+        else f"newest checkpoint: step {strike.checkpoint_step}"
+    )
     place = f"at step {strike.step} in {strike.phase} ({kept})"
     return f"{strike.incident} {strike.name} {place}: {strike.outcome}"
 

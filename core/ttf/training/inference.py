@@ -303,7 +303,7 @@ def in_a_table(found: Found) -> tuple[NDArray[np.int64], str]:
     """The ids as a file of numbers holds them, and what they mean: rows where ids are strings."""
     if np.issubdtype(found.ids.dtype, np.integer):
         return found.ids.astype(np.int64, copy=False), found.ids_are
-    return found.rows, "rows of the bank, whose own ids are strings"
+    return found.rows, "row numbers of the bank, not its ids, because its ids are strings"
 
 
 def _write(out: Path, found: Found) -> None:

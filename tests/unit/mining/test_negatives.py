@@ -199,7 +199,7 @@ def test_without_a_floor_too_few_negatives_are_said_and_refuse_nothing() -> None
     strict = NegativesConfig(relative_margin=0.995)
     report = yield_report(table, known, strict)
     said = remark_on_yield(table, report, strict)
-    assert "Only 0.0% of 100 queries have a mined negative after the filter" in said
+    assert "Only 0.0% of 100 queries still have a mined negative after the filter" in said
     assert "The run continues" in said
     assert f"--set negatives.relative_margin={report.suggested_margin:.4g}" in said
 

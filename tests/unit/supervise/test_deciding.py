@@ -114,9 +114,9 @@ def test_the_story_of_a_run_that_was_given_up_tells_all() -> None:
     assert isinstance(end, GiveUp)
     for part in (
         "died 5 times",
-        "001 oom-kill at step 7 in forward (saved: 5): restarted with a remedy: train.batch_size = 64",
-        "003 abort at step 7 in mining (saved: 5): restarted unchanged",
-        "005 killed at step 8 in forward (saved: 5): gave up",
+        "001 oom-kill at step 7 in forward (newest checkpoint: step 5): restarted with a remedy: train.batch_size = 64",
+        "003 abort at step 7 in mining (newest checkpoint: step 5): restarted unchanged",
+        "005 killed at step 8 in forward (newest checkpoint: step 5): gave up",
         "train.batch_size = 64 (remedy of incident 001 (oom-kill))",
         "incidents/005/",
         "ttf doctor",

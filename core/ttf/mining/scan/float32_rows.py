@@ -181,8 +181,8 @@ def require_bank(source: _Bank | None) -> _Bank:
     """The bank of a miner; ConfigError before `build` or `load`, and after `close`."""
     if source is None:
         raise ConfigError(
-            "This miner has no bank to search. Either build or load was not called, or the miner "
-            "is closed.",
+            "This miner has no bank to search. Neither build nor load was called, or the miner is "
+            "already closed.",
             hint="Call build or load before search, and search before close.",
         )
     return source

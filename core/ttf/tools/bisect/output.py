@@ -165,8 +165,8 @@ class Findings:
         )
         return (
             f"The culprit is {name} ({self.culprit.what}), with a probability of "
-            f"{_percent(self.verdict.confidence)}: without this ingredient alone, {clean} of "
-            f"{clean} runs did not crash. Of the other runs, about {_percent(self.verdict.rate)} "
+            f"{_percent(self.verdict.confidence)}: when only this ingredient was removed, "
+            f"none of {clean} runs crashed. Of the other runs, about {_percent(self.verdict.rate)} "
             f"crash.{more}"
         )
 
@@ -203,7 +203,7 @@ class Findings:
                 "say that there is no fault."
             )
         likely = "; ".join(
-            f"{' with '.join(names) or 'nothing that can be taken out'} {_percent(p)}"
+            f"{' with '.join(names) or 'a cause that bisect cannot remove'} {_percent(p)}"
             for names, p in self.verdict.suspects[:4]
         )
         pairs = ""

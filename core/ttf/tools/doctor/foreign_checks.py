@@ -129,7 +129,9 @@ class _Checks:
             return skip("torch is not installed in this environment")
         well = [name for name in others if self._alone_in_a_process(name).well]
         if not self._alone_in_a_process("torch").well or not well:
-            return skip("torch, or every library beside it, is missing or does not work alone")
+            return skip(
+                "either torch does not work alone, or no other library is installed that works alone"
+            )
         exam.say(f"coload: torch with {', '.join(well)} in one process, in both orders")
         ends = {
             order: self.python.use(*order)

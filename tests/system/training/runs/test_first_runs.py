@@ -42,7 +42,7 @@ def test_texts_by_tfidf_train_although_the_filter_trusts_hardly_any_negative(
     assert done.code == 0, done.err
     [note] = summary()["notes"]
     assert re.match(
-        r"At step 8: Only \d\.\d% of 512 queries have a mined negative after the filter", note
+        r"At step 8: Only \d\.\d% of 512 queries still have a mined negative after the filter", note
     )
     assert f"note: {note}" in done.err
     assert note in done.out
@@ -55,7 +55,7 @@ def test_a_floor_of_mined_negatives_that_the_user_set_refuses(
 ) -> None:
     done = train(invoke, beginner_sets.tfidf(tmp_path), "--set", "negatives.min_yield=0.05")
     assert done.code == 2
-    assert "negatives.min_yield requires 5.0%" in done.err
+    assert "negatives.min_yield requires that 5.0%" in done.err
 
 
 def test_pairs_without_validation_train_and_every_later_command_uses_the_same_split(
@@ -134,7 +134,7 @@ def test_ids_that_are_strings_are_shown_and_tables_hold_rows(
     assert found["ids_are"] == "the ids of the bank"
     assert found["ids"][0] == [f"text-{row:04}" for row in found["rows"][0]]
     told = invoke([*ask, "--out", "found.npz"])
-    assert "rows of the bank, whose own ids are strings" in told.err
+    assert "row numbers of the bank, not its ids" in told.err
     with np.load("found.npz") as table:
         assert table["ids"].tolist() == found["rows"]
 
