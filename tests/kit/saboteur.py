@@ -95,16 +95,23 @@ def results_pipe():
     return int(sys.argv[-2])
 
 
-def children(notes):
-    """One in a session of its own, one that forgets who started it; then nobody listens."""
+def start_children(notes):
+    """One in a session of its own, one that forgets who started it."""
     own = subprocess.Popen(["sleep", "600"], start_new_session=True)
     bare = subprocess.Popen(["sleep", "600"], env={})
     (notes / "children").write_text(f"{own.pid} {bare.pid}")
+
+
+def children(notes):
+    """Then nobody listens."""
+    start_children(notes)
     hold_the_interpreter(notes)
 
 
 def daemon(notes):
-    """Neither its session nor its environment tells who started it, and its parent has ended."""
+    """Beside children: neither its session nor its environment tells who started it, and its parent
+    has ended."""
+    start_children(notes)
     hide = "sleep 600 >/dev/null 2>&1 & echo $!"
     said = subprocess.check_output(["sh", "-c", hide], env={}, start_new_session=True)
     (notes / "daemon").write_text(said.decode())

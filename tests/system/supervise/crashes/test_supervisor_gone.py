@@ -72,20 +72,7 @@ def test_nobody_outlives_a_supervisor_that_is_killed_while_native_code_holds_the
     assert_resumable()
 
 
-def test_what_a_dying_trainer_started_goes_with_it(
-    train: Start, run: Path, undisturbed: str, tmp_path: Path
-) -> None:
-    notes = tmp_path / "notes"
-    live = train(env=sabotage.variable(sabotage.spec(notes, "forward", "children", step=5)))
-    live.until((notes / "reached").exists, "the lock is held")
-    tree = live.tree()
-    live.hit(live.trainer(), signal.SIGSEGV)
-    tree.gone_after()
-    assert live.wait().code == 0
-    assert_undisturbed(run, undisturbed, restarts=1)
-
-
-def test_a_daemon_that_hides_is_ended_before_the_next_trainer_starts(
+def test_what_a_dying_trainer_started_is_ended_before_the_next_one_starts_daemons_included(
     train: Start, run: Path, undisturbed: str, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
@@ -95,8 +82,11 @@ def test_a_daemon_that_hides_is_ended_before_the_next_trainer_starts(
         live = train(env=sabotage.variable(hides, looks))
         live.until((notes / "reached").exists, "there is a daemon")
         daemon = int((notes / "daemon").read_text())
-        assert alive(daemon)
+        children = {int(number) for number in (notes / "children").read_text().split()}
+        tree = live.tree()
+        assert children < tree.pids and alive(daemon)
         live.hit(live.trainer(), signal.SIGSEGV)
+        tree.gone_after()
         assert live.wait().code == 0
         assert reaped() == []
     assert (notes / "seen").read_text() == "gone"

@@ -63,6 +63,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(
     assert done.steps_logged() == list(range(1, 41))
 
 
+@wide  # another reason, answered like the disk that stays full
 def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(place: FaultyPlace) -> None:
     place.hold(12)
     command = place.train(settings={"checkpoint.retry_s": 1})
@@ -133,8 +134,10 @@ def test_a_run_whose_trainer_dies_on_a_full_disk_goes_on_when_there_is_room(
     done.assert_clean()
     assert (done.code, done.digest) == (0, reference.digest), done.err
     assert done.summary["restarts"] == 1, (done.incidents, done.err)
+    assert "could not write the incident" in done.err
 
 
+@wide  # as the full disk above, which takes no incident either
 def test_an_incident_that_cannot_be_written_does_not_stop_the_run(
     place: FaultyPlace, reference: Ended
 ) -> None:

@@ -91,12 +91,12 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     argv = words(small_sets["npz"], *more)
     whole = invoke(["train", *argv, "--out", "whole", "--in-process"])
     assert whole.code == 0, whole.err
-    code = stopped_after(10, stop, [*argv, "--out", "cut"], tmp_path)
+    code = stopped_after(10, stop, [*argv, "--out", "cut", "--in-process"], tmp_path)
     assert code == 128 + stop
     cut = summary(tmp_path / "cut")
     assert (cut["status"], cut["exit_code"]) == ("stopped", 128 + stop)
     assert 10 <= cut["steps"] < 60
-    assert run_ttf("resume", "cut").code == 0
+    assert invoke(["resume", "cut", "--in-process"]).code == 0
     assert (
         summary(tmp_path / "cut")["weights_sha256"] == summary(tmp_path / "whole")["weights_sha256"]
     )

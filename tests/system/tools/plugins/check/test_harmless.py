@@ -47,7 +47,7 @@ def test_lists_helps_and_runs_that_do_not_name_them_are_unharmed(
     run = run_ttf("train", *words, "--out", tmp_path / "run", env=env)
     assert run.code == 0, run.err
     assert time.monotonic() - began < 600, "it slept with the plugin"
-    assert run_ttf("eval", tmp_path / "run", env=env).code == 0
+    assert run_ttf("report", tmp_path / "run", env=env).code == 0
     assert run_ttf("data", "inspect", paths["pairs"], env=env).code == 0
 
 
