@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.conftest import FakeDistribution, Invoke, RunTtf
 from tests.unit.host.test_for_authors import TOWER
 
-from ttf.data.synth import SynthShape, write_synth
 from ttf.host import plugins
 
 
@@ -32,21 +29,6 @@ def test_auto_weighs_what_comes_with_ttf_alone(fake_plugins: FakeDistribution) -
     fake_plugins.add("ttf-foo", {"device.foo": "nowhere", "miner.foo": "nowhere"})
     assert "foo" not in plugins.ours("device") + plugins.ours("miner")
     assert devices.choose("auto").name == "cpu"
-
-
-def test_a_trace_of_a_run_shows_the_hooks_of_every_process(run_ttf: RunTtf, tmp_path: Path) -> None:
-    paths = write_synth(tmp_path, SynthShape(pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0))
-    done = run_ttf(
-        "train", "--pairs", paths["pairs"], "--bank", paths["bank"], "--steps", 2,
-        "--batch-size", 16, "--set", 'observers=["jsonl"]', "--out", tmp_path / "run", "--json",
-        env={"TTF_TRACE_PLUGINS": "1"},
-    )  # fmt: skip
-    assert done.code == 0
-    assert done.json()["status"] == "finished"
-    lines = [line for line in done.err.splitlines() if "trace " in line]
-    assert any("ttf_step(record=StepRecord(step=2," in line for line in lines)
-    assert any("ttf_run_finished(" in line for line in lines)
-    assert sum("imported ttf_miners.exact_miner" in line for line in lines) == 2, "trainer, worker"
 
 
 def test_listing_fifty_distributions_imports_none_of_them(

@@ -68,11 +68,7 @@ def test_the_screen_is_whole_after_a_death(
 
 
 def test_the_suspend_key_holds_the_whole_run_and_the_interrupt_key_ends_it(
-    in_terminal: Callable[..., InTerminal],
-    resume: Resume,
-    run: Path,
-    undisturbed: str,
-    tmp_path: Path,
+    in_terminal: Callable[..., InTerminal], assert_resumable: Resumable, run: Path, tmp_path: Path
 ) -> None:
     live, go = waiting(in_terminal, tmp_path / "notes")
     held = set(live.tree().pids)
@@ -88,8 +84,7 @@ def test_the_suspend_key_holds_the_whole_run_and_the_interrupt_key_ends_it(
     go.touch()
     assert live.process.wait(60) == 130
     assert summary_of(run)["incidents"] == [] and summary_of(run)["restarts"] == 0
-    assert resume().code == 0
-    assert_undisturbed(run, undisturbed, restarts=0)
+    assert_resumable()
 
 
 def test_nobody_outlives_a_suspended_run_whose_supervisor_is_killed(

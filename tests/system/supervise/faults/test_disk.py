@@ -63,7 +63,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(
     assert done.steps_logged() == list(range(1, 41))
 
 
-@wide  # another reason, answered like the disk that stays full
+@wide  # another reason (tests/system/rundir/test_full_disk.py), answered like the disk that stays full
 def test_a_folder_that_becomes_read_only_ends_the_run_with_what_it_has(place: FaultyPlace) -> None:
     place.hold(12)
     command = place.train(settings={"checkpoint.retry_s": 1})

@@ -38,7 +38,8 @@ def test_a_worker_that_dies_at_every_request_changes_nothing(
             id="hanging",
             marks=wide,
         ),
-        pytest.param({"miner.faulty.lies": True}, "unknown", id="lying"),
+        # Lies: there; a run whose miner fails twice: test_openmp.py, where its worker aborts.
+        pytest.param({"miner.faulty.lies": True}, "unknown", id="lying", marks=wide),
     ],
 )
 def test_a_miner_that_fails_twice_is_replaced_and_the_numbers_say_so(

@@ -35,6 +35,7 @@ def evil(fake_plugins: FakeDistribution) -> FakeDistribution:
 def test_lists_helps_and_runs_that_do_not_name_them_are_unharmed(
     evil: FakeDistribution, run_ttf: RunTtf, tmp_path: Path
 ) -> None:
+    """And the trace of the run shows the hooks of every process, and no module of theirs."""
     env = {"PYTHONPATH": str(evil.folder)}
     listed = run_ttf("plugins", "list", env=env)
     assert listed.code == 0
@@ -43,10 +44,17 @@ def test_lists_helps_and_runs_that_do_not_name_them_are_unharmed(
     assert run_ttf("train", "--help", env=env).code == 0
     paths = write_synth(tmp_path, SynthShape(pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0))
     words = ["--pairs", paths["pairs"], "--bank", paths["bank"], "--steps", 2, "--batch-size", 16]
+    words += ["--set", 'observers=["jsonl"]', "--out", tmp_path / "run", "--json"]
     began = time.monotonic()
-    run = run_ttf("train", *words, "--out", tmp_path / "run", env=env)
+    run = run_ttf("train", *words, env=env | {"TTF_TRACE_PLUGINS": "1"})
     assert run.code == 0, run.err
     assert time.monotonic() - began < 600, "it slept with the plugin"
+    assert run.json()["status"] == "finished"
+    traced = [line for line in run.err.splitlines() if "trace " in line]
+    assert any("ttf_step(record=StepRecord(step=2," in line for line in traced)
+    assert any("ttf_run_finished(" in line for line in traced)
+    assert sum("imported ttf_miners.exact_miner" in line for line in traced) == 2, "trainer, worker"
+    assert not any("imported ttf_evil" in line for line in traced)
     assert run_ttf("report", tmp_path / "run", env=env).code == 0
     assert run_ttf("data", "inspect", paths["pairs"], env=env).code == 0
 
