@@ -180,13 +180,9 @@ def test_a_flood_of_standard_error_neither_hangs_nor_fills_the_disk(
 GARBAGE: dict[str, list[tuple[str, str]]] = {
     "no messages": [
         ("scribble", ""),
-        ("no-object", "[1, 2, 3]"),
         ("no-object", "{not json"),
-        ("message", "{}"),
         ("message", "{'surprise': 1}"),
-        ("message", "{'answer': [1]}"),
         ("message", "{'answer': {}}"),
-        ("message", "{'error': {}}"),
         ("message", "{'error': {'known': True, 'class': 'BadData', 'message': 1, 'fields': 3}}"),
         ("message", "{'progress': [5, 3]}"),
         ("message", "{'say': 7}"),
@@ -194,26 +190,38 @@ GARBAGE: dict[str, list[tuple[str, str]]] = {
     ],
     "reports": [
         ("report", "{'k': 3}"),
-        ("report", "{'bank_rows': 10**9}"),
-        ("report", "{'miner': 'exact'}"),
-        ("report", "{'key': 'another'}"),
-        ("report", "{'search_s': float('nan')}"),
         ("report", "{'ids_path': '/etc/passwd'}"),
     ],
     "files": [
         ("overwrite", "ids.npy"),
-        ("overwrite", "scores.npy"),
         ("truncate", "ids.npy"),
-        ("remove", "ids.npy"),
         ("remove", "progress.json"),
     ],
     "answers": [
         ("lie", "{'id': 200}"),
-        ("lie", "{'id': -1}"),
         ("lie", "{'id': 0}"),
         ("lie", "{'score': float('nan')}"),
     ],
 }
+"""Of each kind what is answered by lines of its own."""
+MORE_GARBAGE: dict[str, list[tuple[str, str]]] = {
+    "no messages": [
+        ("no-object", "[1, 2, 3]"),
+        ("message", "{}"),
+        ("message", "{'answer': [1]}"),
+        ("message", "{'error': {}}"),
+    ],
+    "reports": [
+        ("report", "{'bank_rows': 10**9}"),
+        ("report", "{'miner': 'exact'}"),
+        ("report", "{'key': 'another'}"),
+        ("report", "{'search_s': float('nan')}"),
+    ],
+    "files": [("overwrite", "scores.npy"), ("remove", "ids.npy")],
+    "answers": [("lie", "{'id': -1}")],
+}
+if os.environ.get("TTF_CHAOS"):
+    GARBAGE = {kind: [*acts, *MORE_GARBAGE[kind]] for kind, acts in GARBAGE.items()}
 
 
 @pytest.mark.parametrize("kind", GARBAGE)

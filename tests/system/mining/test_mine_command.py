@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -66,10 +65,11 @@ def test_dot_products_take_vectors_as_they_are(files: Path, invoke: Invoke) -> N
 
 
 def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
-    files: Path, run_ttf: RunTtf
+    files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TTF_HOME", str(files / "home"))
     options = ["--json", "--overwrite", "--miner", "hnswlib", "--set", "miner.hnswlib.M=8"]
-    first, second = (run_ttf(*words(files, *options)).json() for _ in range(2))
+    first, second = (invoke(words(files, *options)).json() for _ in range(2))
     found = np.load(files / "found.npz")["ids"]
     recall = np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(found, truth(), strict=True)])
     assert not first["certified"]
@@ -262,7 +262,7 @@ def test_of_several_arrays_of_queries_the_others_are_named_once(
 
 
 def test_a_terminated_command_says_so_and_continues_when_given_again(
-    files: Path, run_ttf: RunTtf
+    files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is stopped while its worker waits for the index cache, where it says nothing."""
     import filelock
@@ -270,7 +270,8 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
 
     argv = words(files, "--miner", "hnswlib", "--json")
     home = files / "home"
-    done = run_ttf(*argv)
+    monkeypatch.setenv("TTF_HOME", str(home))
+    done = invoke(argv)
     assert done.code == 0, done.err
     (files / "found.npz").unlink()
     (lock,) = (
@@ -279,7 +280,6 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
     with filelock.FileLock(lock):
         process = subprocess.Popen(
             [sys.executable, "-m", "ttf", *argv],
-            env=os.environ | {"TTF_HOME": str(home)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -290,7 +290,7 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
     assert "Stopped by SIGTERM. To continue, run the same command again." in err
-    assert run_ttf(*argv).code == 0
+    assert invoke(argv).code == 0
     assert not partial.exists()
 
 
