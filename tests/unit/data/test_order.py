@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.data.order import Order, Permutation, hash64, key, uniform
 
-TRIALS = 1500
+TRIALS = 750
 
 
 def permuted(size: int, seed: int) -> NDArray[np.int64]:
