@@ -24,7 +24,8 @@ def test_listing_and_asking_a_device_never_loads_torch(name: str) -> None:
 # --- cpu -------------------------------------------------------------------------------------
 
 
-def test_cpu_starts_with_its_threads_and_deterministic() -> None:
+def test_cpu_starts_with_its_threads_and_deterministic_and_cuda_on_its_gpu() -> None:
+    """With TF32 as asked; one after the other in one process, which neither leaves as it was."""
     code = (
         "from ttf_devices.cpu import CpuOptions, CpuPolicy; import torch; "
         "CpuPolicy(CpuOptions(float32_matmul='medium'), 1).start(); "
@@ -33,15 +34,8 @@ def test_cpu_starts_with_its_threads_and_deterministic() -> None:
         "assert not torch.is_deterministic_algorithms_warn_only_enabled(); "
         "assert not torch.utils.deterministic.fill_uninitialized_memory; "
         "import sys; assert 'torch._inductor' not in sys.modules, 'a second of every start'; "
-        "assert torch.get_float32_matmul_precision() == 'medium'"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_cuda_starts_on_its_gpu_with_tf32_as_asked() -> None:
-    code = (
-        "import torch; from types import SimpleNamespace as S; "
+        "assert torch.get_float32_matmul_precision() == 'medium'; "
+        "from types import SimpleNamespace as S; "
         "from ttf_devices.cuda import CudaOptions, CudaPolicy; seen = []; "
         "b = S(is_available=lambda: True, device_count=lambda: 2, set_device=seen.append); "
         "CudaPolicy(CudaOptions(index=1, tf32=True), 1, b).start(); "
