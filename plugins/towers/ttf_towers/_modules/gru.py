@@ -1,7 +1,7 @@
 """Computes nn.GRU on the CPU with its parameters and results, but skips unneeded work.
 
-Only the input decides (`supported`): float32 or float64 on the CPU, or bf16 autocast there, runs
-here. For other devices and types nn.GRU itself runs.
+float32 or float64 on the CPU, or bf16 autocast there, runs here (`supported`). For other devices
+and types, and when the tower is exported, nn.GRU itself runs.
 
 Shapes: B samples, L steps, R rows (valid steps of all samples), D width.
 """
@@ -26,6 +26,8 @@ Need = Literal["all", "final", "last"]
 def supported(x: Tensor, rnn: nn.RNNBase) -> bool:
     if not isinstance(rnn, nn.GRU) or x.device.type != "cpu":
         return False
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        return False  # an exported program can contain torch's layer, but not this code
     if any(p.dtype != x.dtype or p.device != x.device for p in rnn.parameters()):
         return False
     if torch.is_autocast_enabled("cpu"):

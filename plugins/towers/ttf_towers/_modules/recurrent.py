@@ -50,7 +50,7 @@ class RecurrentTower(TowerModule):
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         x_BLD, lengths_B = self.steps(x, lengths)
-        if not len(x_BLD):  # neither torch's layers nor the native GRU take an empty batch
+        if x_BLD.shape[0] == 0:  # neither torch's layers nor the native GRU take an empty batch
             return x_BLD.new_zeros(0, self.out_dim)
         state_BD = self._encode(x_BLD if self.norm is None else self.norm(x_BLD), lengths_B)
         out_BD: Tensor = self.head(self.dropout(state_BD))

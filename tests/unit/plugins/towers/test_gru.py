@@ -350,6 +350,18 @@ def test_padding_and_the_gradient_of_the_input_cost_nothing_where_not_needed() -
     assert cost(RAGGED, False) < cost(None, False) * 0.6
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes self.rnn._flat_weights")  # of torch
+@pytest.mark.parametrize("pool", ["mean", "last"])
+def test_a_tower_can_be_exported_for_batches_of_any_size(pool: str) -> None:
+    factory = plugins.usable("tower", "gru")
+    shape = TowerShape(in_dim=DIM, length=STEPS, sequence=True, out_dim=DIM)
+    tower = factory.create(shape, factory.options_type(hidden=HIDDEN, pool=pool)).eval()
+    batches = {"x": {0: torch.export.Dim.DYNAMIC}}
+    exported = torch.export.export(tower, (batch(rows=3),), dynamic_shapes=batches).module()
+    for rows in (2, 7):
+        torch.testing.assert_close(exported(batch(rows=rows)), tower(batch(rows=rows)))
+
+
 def test_other_types_and_devices_are_left_to_torch() -> None:
     rnn, x = make(), batch()
     assert supported(x, rnn)
