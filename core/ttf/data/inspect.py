@@ -67,7 +67,12 @@ def inspect(
     opened."""
     store = open_store(uri, storage, missing)
     try:
-        return _inspect(store, full)
+        seen = _inspect(store, full)
+        if not full and store.container == "npz":
+            seen.notes.append(
+                "Checksums were not compared, here as in training: ttf data verify reads everything."
+            )
+        return seen
     finally:
         store.close()
 
@@ -96,10 +101,6 @@ def _inspect(store: Store, full: bool) -> Inspection:
     for error in unfit(store):
         seen.note(error)
     seen.notes += _notes(NamedArrays(store, {}))
-    if not full and store.container == "npz":
-        seen.notes.append(
-            "Checksums were not compared, here as in training: ttf data verify reads everything."
-        )
     seen.problems = list(dict.fromkeys(seen.problems))
     seen.hints = list(dict.fromkeys(h for h in seen.hints if h))
     return seen

@@ -203,7 +203,7 @@ def load_model(folder: Path) -> TwoTower:
     except _NO_MODEL as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise ArtifactDamaged(
-            f"The model in {folder} is damaged: {type(error).__name__}: {reason}.",
+            f"The model in {folder} is damaged: {type(error).__name__}: {reason.rstrip('.')}.",
             hint="Delete this folder and summary.json, then write the model again: "
             f"ttf resume {quoted(folder.parent)}",
         ) from error

@@ -30,3 +30,4 @@ def test_the_peak_of_memory_stands_beside_its_prediction() -> None:
     rows = dict(summary_rows({"peak_anon_mb": 700.0, "predicted_anon_mb": 630.0}))
     assert rows["predicted"] == "630 MB, 10% less than the peak"
     assert "predicted" not in dict(summary_rows({"peak_anon_mb": 700.0}))
+    assert dict(summary_rows({"peak_anon_mb": 0.0}))["peak memory"] == "not measured"

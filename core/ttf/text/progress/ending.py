@@ -38,11 +38,17 @@ def in_a_line(summary: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def _figure(name: str, value: Any, unit: str) -> str:
+    if name == "peak_anon_mb" and not value:
+        return "not measured"
+    return f"{_text.number(value)} {unit}".rstrip()
+
+
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(label, text) pairs: the whole result of a run."""
     before = summary.get("metrics_initial") or {}
     rows = [
-        (label, f"{_text.number(summary[name])} {unit}".rstrip())
+        (label, _figure(name, summary[name], unit))
         for name, (label, unit) in _FIGURES.items()
         if summary.get(name) is not None
     ]

@@ -26,7 +26,8 @@ Need = Literal["all", "final", "last"]
 def supported(x: Tensor, rnn: nn.RNNBase) -> bool:
     if not isinstance(rnn, nn.GRU) or x.device.type != "cpu":
         return False
-    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+    traced: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if traced or torch.compiler.is_exporting():
         return False  # an exported program can contain torch's layer, but not this code
     if any(p.dtype != x.dtype or p.device != x.device for p in rnn.parameters()):
         return False

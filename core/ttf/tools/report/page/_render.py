@@ -31,7 +31,10 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "epochs": ("epochs", "{:.1f}".format),
     "samples_per_s": ("samples/s", "{:,.0f}".format),
     "wall_s": ("time", numbers.duration),
-    "peak_anon_mb": ("peak memory", lambda megabytes: numbers.size(megabytes * 1e6)),
+    "peak_anon_mb": (
+        "peak memory",
+        lambda megabytes: numbers.size(megabytes * 1e6) if megabytes else "not measured",
+    ),
     "predicted_anon_mb": ("predicted", lambda megabytes: numbers.size(megabytes * 1e6)),
     "miner": ("miner", str),
     "restarts": ("restarts", str),
