@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import Start, wide
-from tests.kit.live_run import Ended, in_phase, summary_of
+from tests.kit.live_run import Ended, in_phase, saving, summary_of
 from tests.kit.processes import alive
 from tests.kit.struck_run import EVERY, STEPS, assert_undisturbed, incidents_of
 
@@ -33,32 +33,22 @@ NEVER_GETS_A_LOCK = ("deadlock", "never_get_the_lock")
 def test_whatever_holds_a_trainer_up_is_noticed_and_ended(
     train: Start, run: Path, undisturbed: str, tmp_path: Path, act: str, line: str
 ) -> None:
-    """Its own code, and then a stop from outside."""
+    """Its own code, and then a stop from outside while it writes a checkpoint."""
     hangs = sabotage.spec(tmp_path / "notes", "forward", act, step=2 * EVERY + 1)
     live = train(SET, env=sabotage.variable(hangs))
-    stopped, there = live.hold(in_phase("data", since=4 * EVERY + 1))
+    stopped, there = live.hold(saving(since=4 * EVERY))
     live.until(lambda: live.trainer_after(stopped), "another trainer is there")
     ended = live.wait()
     assert ended.code == 0, ended.err
-    assert_undisturbed(run, undisturbed, restarts=2)
+    # Who was stopped is continued to write its stacks, and trains on for that moment.
+    assert_undisturbed(run, undisturbed, restarts=2, lost=STEPS)
     inside, outside = incidents_of(run)
     assert (inside["class"], inside["phase"], outside["class"]) == ("hang", "forward", "hang")
-    assert outside["step"] >= there.step  # it goes on for a moment, to write its stacks
+    assert inside["lost_steps"] <= EVERY + 1 and outside["step"] >= there.step
     assert line in stacks(run, 1)
     assert "Thread 0x" in stacks(run, 2)
-    for incident in incidents_of(run):
+    for incident in (inside, outside):
         assert f"{TIMEOUT_S:.0f} s" in incident["explanation"]
-
-
-def test_a_trainer_that_is_stopped_in_a_checkpoint_write_is_noticed_and_ended(
-    train: Start, run: Path, undisturbed: str
-) -> None:
-    live = train(SET, env={"TTF_FAILPOINT": "checkpoint.write:2:stop"})
-    assert live.wait().code == 0
-    # It is continued to write its stacks, and trains on for that moment.
-    assert_undisturbed(run, undisturbed, restarts=1, lost=STEPS)
-    (incident,) = incidents_of(run)
-    assert incident["class"] == "hang" and "Thread 0x" in stacks(run, 1)
 
 
 @wide
