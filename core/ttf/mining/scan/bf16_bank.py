@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ttf.contracts import Progress, VectorSource
 from ttf.data.vectors import FLOATS, npy_header, seen_as_writable, to_float32
 from ttf.errors import ArtifactDamaged, BadData, EntryRefused, StorageError
+from ttf.host import notices
 from ttf.mining.scan.error_bounds import Rounded, rounded
 from ttf.mining.scan.float32_rows import gather_float32, read_float32
 from ttf.rundir.durable import OpenFile, write_manifest, write_new
@@ -77,7 +78,8 @@ def ready(source: VectorSource, cache: Path, say: Say, progress: Progress | None
     """
     folder = cache / "half" / key_of(source)
     try:
-        lock = lock_folder(folder, say)
+        # `say` may be heard only after the search, and who waits wants to know now.
+        lock = lock_folder(folder, notices.say)
     except (OSError, EntryRefused) as error:
         say(
             f"The cache {folder.parent} cannot be used ({error}). ttf converts the bank to "

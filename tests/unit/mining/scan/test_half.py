@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from ttf.data.sources import MemorySource
 from ttf.data.vectors import UnitRows, from_float32
 from ttf.errors import BadData
+from ttf.host import notices
 from ttf.mining.scan.bf16_bank import HalfBank, open_half
 from ttf.mining.scan.error_bounds import LARGEST, rounded
+from ttf.rundir import verified_folders
+from ttf.rundir.waiting_lock import Patience, wait_for
 
 RNG = np.random.default_rng(0)
 BANK = RNG.standard_normal((9001, 24)).astype(np.float32)
@@ -69,6 +74,20 @@ def test_values_beyond_bfloat16_stay_finite_and_their_loss_is_said() -> None:
     block = rounded(rows)
     assert float(block.half[0, 1]) == LARGEST
     assert block.residuals[0] >= torch.finfo(torch.float32).max - LARGEST
+
+
+def test_who_waits_for_another_process_is_told_while_waiting(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = Patience(say_after_s=0.0, busy_s=0.2, unseen_s=0.1)
+    monkeypatch.setattr(verified_folders, "wait_for", partial(wait_for, patience=short))
+    at_once: list[str] = []  # not through the miner's notes, which are read after the search
+    monkeypatch.setattr(notices, "_listener", at_once.append)
+    run()
+    with FileLock(run.folder.with_suffix(".lock"), is_singleton=False):
+        run()
+    assert len(at_once) == 1 and "ttf waits for it" in at_once[0]
+    assert "converts the bank to bfloat16 in each pass" in run.said[-1]
 
 
 def test_with_or_without_a_cache_the_numbers_are_the_same(run: Run) -> None:
