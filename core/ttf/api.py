@@ -335,12 +335,16 @@ def _write_report(folder: RunFolder) -> None:
 
 
 def _here(request: TrainRequest) -> Summary:
-    from ttf.text.progress import Reporter, make_reporter
+    from ttf.rundir.run_folder import RunLog
+    from ttf.text.progress import Reporter, make_reporter, with_log
     from ttf.training.launch import train_here
     from ttf.training.supervisor_link import Link
 
-    reporter = make_reporter(json=request.json) if request.progress else Reporter()
-    return train_here(request, RunFolder(Path(request.run_dir)), reporter, Link())
+    folder = RunFolder(Path(request.run_dir))
+    shown = make_reporter(json=request.json) if request.progress else Reporter()
+    with RunLog(folder, resume=request.resume) as log:
+        reporter = with_log(shown, lambda told: log.write(told["log"]), request.command)
+        return train_here(request, folder, reporter, Link())
 
 
 def evaluate_run(

@@ -81,7 +81,10 @@ class TrainerEnd(TypedDict, total=False):
 
 
 class FromTrainer(TypedDict, total=False):
-    """One of four: `supervise`, `configured` with `inputs`, `checkpointed` with `cost_s`, `end`."""
+    """One of five: `log`, `supervise`, `configured` with `inputs`, `checkpointed` with `cost_s`,
+    `end`."""
+
+    log: str  # For log.txt, without secrets.
 
     # The section [supervise]: before any plugin is imported, which may hang.
     supervise: dict[str, Any]

@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,6 +17,7 @@ from ttf.errors import (
     ArtifactDamaged,
     ConfigError,
     DataMissing,
+    EntryRefused,
     FolderInUse,
     MadeByNewerVersion,
     StorageError,
@@ -23,7 +25,13 @@ from ttf.errors import (
     storage_error,
 )
 from ttf.host.version import __version__
-from ttf.rundir.confined import found_json, read_inside, refuse_foreign, write_inside
+from ttf.rundir.confined import (
+    append_inside,
+    found_json,
+    read_inside,
+    refuse_foreign,
+    write_inside,
+)
 from ttf.rundir.documents import RUN_FORMAT, Manifest, Summary
 from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
@@ -35,6 +43,7 @@ _ORPHANS_LEAVE_S = 10.0
 _MOST_PID_BYTES: Final = 20
 _MOST_PID: Final = 1 << 31
 _NAMED_WITHIN_S = 0.5
+_MOST_LOG_BYTES: Final = 8 << 20  # A run of 60 days at one line in 30 seconds.
 FOLDERS = ("checkpoints", "candidates", "index", "incidents")
 _FILES: Final = (
     ".lock",
@@ -43,6 +52,7 @@ _FILES: Final = (
     "environment.json",
     "faulthandler.txt",
     "flight.bin",
+    "log.txt",
     "manifest.json",
     "memory.jsonl",
     "metrics.jsonl",
@@ -78,6 +88,7 @@ class RunFolder:
         self.supervision = path / "supervision.json"
         self.flight = path / "flight.bin"
         self.stderr = path / "stderr.txt"
+        self.log = path / "log.txt"
         self.stacks = path / "faulthandler.txt"
         self.owner = path / ".owner"
         self._lock = FileLock(path / ".lock")
@@ -144,7 +155,7 @@ class RunFolder:
                 remove_if_there(path, self.path)
         remove_if_there(self.inputs, self.path)
         own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
-        for name in (*own, self.memory.name, self.supervision.name):
+        for name in (*own, self.log.name, self.memory.name, self.supervision.name):
             remove_if_there(self.path / name, self.path)
         folders = [self.path / name for name in FOLDERS]
         folders += [self.path] if self._made else []
@@ -293,6 +304,62 @@ class RunFolder:
         from ttf.text.secrets import Secrets  # not before there is a summary
 
         write_json(self.summary, Secrets().value(summary))
+
+
+class RunLog:
+    """log.txt: what a run said, line by line with the time; a resumed run goes on in it.
+
+    Longer than 8 MiB, it loses its older half. A disk that takes no line never ends the run: that
+    line is missing, and the next one is tried again.
+    """
+
+    def __init__(self, folder: RunFolder, *, resume: bool) -> None:
+        self._file: FileIO | None = None
+        with contextlib.suppress(OSError, EntryRefused):
+            self._file = append_inside(folder.log, folder.path)
+        self._said: set[str] = set()
+        how = "resumed" if resume else "started"
+        self.write(f"--- {how} by process {os.getpid()}, ttf {__version__}")
+
+    def write(self, text: str, *, said_again: bool = False) -> None:
+        """`said_again`: somebody else will write the same text later; that one is left out."""
+        if self._file is None or text in self._said:
+            self._said.discard(text)
+            return
+        if said_again:
+            self._said.add(text)
+        first, *more = text.splitlines() or [""]
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        lines = [f"{stamp}  {first}", *(f"{'':{len(stamp)}}  {line}" for line in more)]
+        data = "".join(f"{line}\n" for line in lines).encode(errors="replace")
+        with contextlib.suppress(OSError):
+            size = _shortened(self._file)
+            if self._file.write(data) != len(data):  # all or nothing
+                self._file.truncate(size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        how = "finished"
+        if error is not None:
+            from ttf.text.secrets import Secrets
+
+            how = Secrets().text(str(error) or type(error).__name__)
+        self.write(f"--- ended: {how}")
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _shortened(log: FileIO) -> int:
+    """Returns its size, which is halved if it was too long."""
+    size = log.seek(0, os.SEEK_END)
+    if size <= _MOST_LOG_BYTES:
+        return size
+    kept = os.pread(log.fileno(), size // 2, size - size // 2)
+    log.truncate(0)
+    return log.write(kept[kept.find(b"\n") + 1 :])
 
 
 def note_pid(note: Path) -> None:

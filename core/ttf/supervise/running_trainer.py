@@ -90,10 +90,12 @@ class RunningTrainer:
         display: int | None,
         whole_tree: bool,
         again: bool,
+        log: Callable[[str], None],
     ) -> None:
         """`whole_tree`: this process exists only for the run and its memory counts. `again`: an
-        earlier trainer of this process died."""
+        earlier trainer of this process died. `log` gets the lines of its progress."""
         self._folder = folder
+        self._log = log
         self._display = display
         self._signals = signals
         remove_if_there(folder.flight, folder.path, "flight")
@@ -160,6 +162,9 @@ class RunningTrainer:
                 yield event
 
     def _event(self, message: FromTrainer) -> Event | None:
+        if "log" in message:
+            self._log(str(message["log"]))
+            return None
         if "supervise" in message:
             return Limited(now=now(), settings=_settings(message["supervise"]))
         if "configured" in message:

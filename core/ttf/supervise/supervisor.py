@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never
 
 from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told, TtfError
@@ -28,8 +27,8 @@ from ttf.process.orphans import Orphans
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.durable import write_json
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
-from ttf.rundir.run_folder import RunFolder
-from ttf.rundir.supervision import Journal
+from ttf.rundir.run_folder import RunFolder, RunLog
+from ttf.rundir.supervision import Journal, last_sign
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
     Action,
@@ -84,8 +83,8 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
         # Ignored under nohup: the run outlives its terminal.
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             wanted.append(signal.SIGHUP)
-    with Signals(*wanted) as signals:
-        supervisor = Supervisor(request, folder, signals, orphans)
+    with Signals(*wanted) as signals, RunLog(folder, resume=request.resume) as log:
+        supervisor = Supervisor(request, folder, signals, orphans, log)
         try:
             summary = supervisor.run()
             supervisor.journal.note_end(str(summary.get("status", "finished")))
@@ -109,9 +108,10 @@ class Supervisor:
         folder: RunFolder,
         signals: Signals,
         orphans: Orphans | None,
+        log: RunLog,
     ) -> None:
         """`orphans`: of a process that exists only for the run."""
-        self._folder, self._signals = folder, signals
+        self._folder, self._signals, self._log = folder, signals, log
         self._orphans = orphans
         self._screen = Screen(request.progress)
         self._request = replace(request, live_width=self._screen.live_width)
@@ -284,6 +284,7 @@ class Supervisor:
             display=self._screen.fd,
             whole_tree=self._orphans is not None,
             again=self._started,
+            log=self._log.write,
         )
         self._started = True
 
@@ -292,8 +293,11 @@ class Supervisor:
             self._running.send(message)
 
     def _say(self, text: str, *, loud: bool = False) -> None:
-        """The trainer prints the text while it owns the screen."""
-        if self._running is None or self._running.over or not self._running.send({"say": text}):
+        """The trainer prints the text while it owns the screen, unless it dies before that."""
+        trainer = self._running
+        taken = trainer is not None and not trainer.over and trainer.send({"say": text})
+        self._log.write(f"note: {text}", said_again=taken)
+        if not taken:
             self._screen.note(text, loud=loud)
 
     def _finished(self) -> Summary:
@@ -350,7 +354,7 @@ class JournalKeeper:
     def __init__(self, folder: RunFolder, say: Callable[[str], None], *, resume: bool) -> None:
         self._folder, self._say = folder, say
         earlier = Journal.read(folder.supervision) if resume else Journal()
-        self.journal = earlier.begun(time.time(), _last_sign(folder.memory))
+        self.journal = earlier.begun(time.time(), last_sign(folder.memory))
 
     def note(self, event: Event, state: State) -> None:
         """Writes what `state` has new after `event`."""
@@ -389,11 +393,3 @@ class JournalKeeper:
                 note_remedy(self._folder.incidents, incident, ", ".join(edits))
             except StorageError as error:
                 self._say(str(error))
-
-
-def _last_sign(curve: Path) -> float | None:
-    # The curve of memory gets a line a second as long as the run lives.
-    try:
-        return curve.lstat().st_mtime
-    except OSError:
-        return None

@@ -62,6 +62,12 @@ def metric(name: str, value: float) -> str:
     return f"{value:.3f}" if 0 <= value <= 1 else f"{value:.4g}"
 
 
+def moved(label: str, before: float | None, now: float) -> str:
+    """A metric with its value before, if that is known."""
+    shown = metric(label, now)
+    return f"{label} {shown}" if before is None else f"{label} {metric(label, before)} -> {shown}"
+
+
 def change(before: float, now: float) -> str:
     """
     >>> [change(0.1, 0.35), change(0.5, 0.49), change(0.2, 0.2), change(0, 0.3)]

@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ttf.errors import ExitCode, Told
 from ttf.host import at_work, notices
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from ttf.rundir.request import Change
     from ttf.text.progress import Reporter
     from ttf.training.plan import Plan
+
+    Tell = Callable[[dict[str, str]], None]
 
 STACKS = "faulthandler.txt"
 _GRACE_S = 0.4
@@ -73,14 +75,16 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEn
 
 
 def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary:
-    from ttf.text.progress import Reporter, make_reporter
+    from ttf.text.progress import Reporter, make_reporter, with_log
 
-    reporter = Reporter()
+    shown = Reporter()
     if display >= 0:
         # As our own standard error would be, were it not a pipe.
         encoding = sys.stderr.encoding
         stream = os.fdopen(display, "w", encoding=encoding, errors="replace", closefd=False)
-        reporter = make_reporter(json=request.json, stream=stream, live_width=request.live_width)
+        shown = make_reporter(json=request.json, stream=stream, live_width=request.live_width)
+    reporter = with_log(shown, cast("Tell", link.tell), request.command)
+    if display >= 0:
         notices.hear(reporter.note)
     return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
 

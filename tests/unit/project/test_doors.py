@@ -59,7 +59,7 @@ OUTSIDE = {
     "testing/miners.py": TESTS,
     "testing/plugin.py": TESTS,
     "testing/stores.py": TESTS,
-    "text/progress/reporter.py": SYSTEM,
+    "text/progress/lasting_stream.py": SYSTEM,
     "text/terminal.py": SYSTEM,
     "tools/bench/ceilings_disk.py": OWN,
     "tools/bench/storage.py": OWN,

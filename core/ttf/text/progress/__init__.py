@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ttf.text.progress._live import ConsoleReporter
-from ttf.text.progress.reporter import PlainReporter, Reporter, make_reporter
+from ttf.text.progress.reporter import PlainReporter, Reporter, make_reporter, with_log
 
-__all__ = ["ConsoleReporter", "PlainReporter", "Reporter", "make_reporter"]
+__all__ = ["ConsoleReporter", "PlainReporter", "Reporter", "make_reporter", "with_log"]

@@ -5,21 +5,24 @@ The live line of a terminal is in `_live`.
 
 from __future__ import annotations
 
-import contextlib
+import io
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
 from ttf.text import numbers as _text
 from ttf.text.progress.ending import last_lines, last_notes
+from ttf.text.progress.lasting_stream import LastingStream
 from ttf.text.terminal import visible, wants_colour
 
 if TYPE_CHECKING:
     from ttf.contracts import EvalRecord, StepRecord
+    from ttf.text.secrets import Secrets
 
 LINE_EVERY_S = 10.0
+LOG_EVERY_S: Final = 30.0  # of a long run's log: it is read later, and must stay short
 TRAIN = "train"  # The stage of the training steps; the first step after another stage begins it.
 RECALL = "recall@"
 SMOOTH = 0.95  # Share of the old value kept at each step: the loss of about the last 20 steps.
@@ -57,6 +60,13 @@ def make_reporter(
     from ttf.text.progress._live import ConsoleReporter
 
     return ConsoleReporter(out, colour=wants_colour(True, env), summary=not json)
+
+
+def with_log(
+    shown: Reporter, tell: Callable[[dict[str, str]], None], command: Sequence[str]
+) -> Reporter:
+    """Reports as `shown` does, and sends every line of a plain report as {"log": line}."""
+    return Both(shown, Log(tell, command))
 
 
 class Reporter:
@@ -127,7 +137,7 @@ class Shown(Reporter):
 
 
 class PlainReporter(Shown):
-    """One line per event, and one every ten seconds during long stages."""
+    """One line per event, and one every `every_s` during long stages."""
 
     def __init__(
         self,
@@ -135,8 +145,10 @@ class PlainReporter(Shown):
         *,
         summary: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        every_s: float = LINE_EVERY_S,
     ) -> None:
         super().__init__(stream, summary, clock)
+        self._every_s = every_s
         self._next_line = 0.0
 
     def resumed(self, step: int, initial: Mapping[str, float]) -> None:
@@ -194,7 +206,7 @@ class PlainReporter(Shown):
         self._say(f"{self._progress.stage} {'  '.join(p for p in parts if p)}".lstrip())
 
     def _wait(self) -> None:
-        self._next_line = self._progress.clock() + LINE_EVERY_S
+        self._next_line = self._progress.clock() + self._every_s
 
     def _end_stage(self) -> None:
         if self._progress.stage:
@@ -205,6 +217,41 @@ class PlainReporter(Shown):
     def _say(self, text: str) -> None:
         self._out.write(visible(text) + "\n")
         self._out.flush()
+
+
+class Log(PlainReporter):
+    """The lines of a plain report without secrets, each in a message of its own."""
+
+    def __init__(self, tell: Callable[[dict[str, str]], None], command: Sequence[str]) -> None:
+        super().__init__(io.StringIO(), every_s=LOG_EVERY_S)
+        self._tell = tell
+        self._command = command
+        self._secrets: Secrets | None = None
+
+    def _say(self, text: str) -> None:
+        from ttf.text.secrets import Secrets
+
+        self._secrets = self._secrets or Secrets(command=self._command)
+        self._tell({"log": self._secrets.text(visible(text))})
+
+
+class Both(Reporter):
+    """Every event goes to the display, then to the log."""
+
+    def __init__(self, shown: Reporter, log: Reporter) -> None:
+        self.each = (shown, log)
+
+
+def _for_each(name: str) -> Callable[..., None]:
+    def pass_on(both: Both, *args: Any) -> None:
+        for reporter in both.each:
+            getattr(reporter, name)(*args)
+
+    return pass_on
+
+
+for _name in [name for name in vars(Reporter) if not name.startswith("_")]:
+    setattr(Both, _name, _for_each(_name))
 
 
 # --- what is known of the run ------------------------------------------------------------------
@@ -298,7 +345,7 @@ class Progress:
         """Every metric, the chosen one first, each with its value before training."""
         before = self._before(record)
         names = sorted(record.metrics, key=lambda name: name != self._chosen(record))
-        return [_moved(name, before.get(name), record.metrics[name]) for name in names]
+        return [_text.moved(name, before.get(name), record.metrics[name]) for name in names]
 
     def headline(self, record: EvalRecord, room: int) -> str:
         """The chosen metric and the other recalls; less detail if there is less room."""
@@ -310,9 +357,9 @@ class Progress:
             short = name.removeprefix("recall") if family else name
             family = RECALL
             shown.append((name, short))
-        first = _moved(chosen, before.get(chosen), record.metrics[chosen])
-        full = [_moved(short, before.get(n), record.metrics[n]) for n, short in shown]
-        now = [_moved(short, None, record.metrics[n]) for n, short in shown]
+        first = _text.moved(chosen, before.get(chosen), record.metrics[chosen])
+        full = [_text.moved(short, before.get(n), record.metrics[n]) for n, short in shown]
+        now = [_text.moved(short, None, record.metrics[n]) for n, short in shown]
         text = "  ".join([first, *full])
         if len(text) <= room:
             return text
@@ -329,50 +376,3 @@ class Progress:
 
     def _chosen(self, record: EvalRecord) -> str:
         return self.metric if self.metric in record.metrics else next(iter(record.metrics))
-
-
-def _moved(label: str, before: float | None, now: float) -> str:
-    shown = _text.metric(label, now)
-    return (
-        f"{label} {shown}"
-        if before is None
-        else f"{label} {_text.metric(label, before)} -> {shown}"
-    )
-
-
-# --- the stream --------------------------------------------------------------------------------
-
-
-class LastingStream:
-    """A text stream that never stops the run if its reader left or the disk is full.
-
-    If it was standard error, the process's standard error goes to the null device from then on.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream: TextIO | None = stream
-
-    def write(self, text: str) -> None:
-        self._unless_gone(lambda stream: stream.write(text))
-
-    def flush(self) -> None:
-        self._unless_gone(lambda stream: stream.flush())
-
-    def _unless_gone(self, act: Callable[[TextIO], object]) -> None:
-        if self._stream is None:
-            return
-        try:
-            act(self._stream)
-        except UnicodeError:  # a bug of ttf, not of the stream
-            raise
-        except (OSError, ValueError):  # ValueError: the stream is closed
-            self._give_up(self._stream)
-
-    def _give_up(self, stream: TextIO) -> None:
-        self._stream = None
-        # What is left in its buffer would fail again at exit, and make a good run exit with 120.
-        if stream is sys.stderr:
-            with contextlib.suppress(OSError, ValueError):
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, stream.fileno())
-                os.close(null)

@@ -169,6 +169,11 @@ def test_a_crash_that_comes_back_every_time_ends_with_the_whole_story(
         assert f"incidents/{numbers[-1]}/" in told
     assert "ttf resume" in error["hint"]
     assert litter(run) == []
+    log = (run / "log.txt").read_text()
+    assert all(f"{number} segfault at step 41" in log for number in numbers), log
+    assert log.count("restart") >= 2 and f"--- ended: {error['message'].splitlines()[0]}" in log, (
+        log
+    )
 
 
 def test_an_error_that_python_raises_twice_at_one_place_is_passed_on(

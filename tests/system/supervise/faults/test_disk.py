@@ -39,6 +39,8 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     assert done.steps_logged() == list(range(1, 41))
     curve = [json.loads(line) for line in (done.run / "memory.jsonl").read_text().splitlines()]
     assert curve
+    log = (done.run / "log.txt").read_text()
+    assert log.splitlines()[-1].endswith("--- ended: finished") and "\0" not in log
 
 
 def test_a_disk_that_stays_full_ends_the_run_with_what_it_has(

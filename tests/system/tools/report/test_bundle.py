@@ -65,7 +65,7 @@ def test_nor_in_that_of_a_guarded_command(person: Person) -> None:
     done = person.ttf("report", folder, "--bundle", path)
     assert done.code == 0, done.err
     for name in ("WANDB_KEY", "token", "github-token", "private-key", "user-password"):
-        assert f"{name} " in done.err.partition("Secrets, by name")[2], done.err
+        assert f"{name} " in done.err.partition("Secrets that were replaced")[2], done.err
     with zipfile.ZipFile(path) as archive:
         files = {n: archive.read(n).decode() for n in archive.namelist()}
     assert "incidents/001/faulthandler.txt" in files and "their train.py" in files["report.html"]
@@ -92,6 +92,7 @@ def test_it_holds_what_a_stranger_needs(bundle: dict[str, str]) -> None:
         "manifest.json",
         "supervision.json",
         "flight.json",
+        "log.txt",
         "metrics.jsonl",
         "memory.jsonl",
         "incidents/001/incident.json",

@@ -142,7 +142,13 @@ def test_a_finished_run_has_a_whole_folder_and_serves_every_verb(
     run = tmp_path / "run"
     for name in (
         *("run.toml", "manifest.json", "metrics.jsonl", "memory.jsonl", "summary.json"),
-        *("report.html", "model/model.safetensors", "model/config.json", "index/index.json"),
+        *(
+            "log.txt",
+            "report.html",
+            "model/model.safetensors",
+            "model/config.json",
+            "index/index.json",
+        ),
         *("checkpoints", "candidates", "incidents"),
     ):
         assert (run / name).exists(), name

@@ -22,7 +22,8 @@ WHOLE: Final = (
     "stderr.txt",
     "faulthandler.txt",
 )
-ENDS: Final = ("metrics.jsonl", "memory.jsonl")  # Only the end is taken: the report has the curves.
+# Only the end is taken: the report has the curves.
+ENDS: Final = ("log.txt", "metrics.jsonl", "memory.jsonl")
 INCIDENT: Final = (
     "incident.json",
     "incident.md",

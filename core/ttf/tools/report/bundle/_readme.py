@@ -22,6 +22,7 @@ _ABOUT: Final = {
     "stdout.txt": "the end of standard output",
     "faulthandler.txt": "Python stacks at a crash",
     "flight.json": "the last state of the trainer",
+    "log.txt": "what the run said, with the time",
     "metrics.jsonl": "the last lines of the metrics",
     "memory.jsonl": "the last lines of the memory curve",
 }
