@@ -86,6 +86,12 @@ Exit code: that of the command; 128 + signal after a signal; 127 not found; 126 
     "only if ttf guard cannot find it: behind a pipe to a program on another machine, for example.",
 )
 @click.option(
+    "--core",
+    is_flag=True,
+    help="After a crash in native code, keep the native stacks of all threads (native.txt) and name "
+    "the function and library. Needs gdb, and a system that writes core files; they are removed.",
+)
+@click.option(
     "--buffered",
     is_flag=True,
     help="Leave the buffers of Python processes alone. By default they print at once "

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ttf.incidents.death import Death, Evidence, FileChange, Finding, ProcessorTime
+from ttf.incidents.death import (
+    UNNAMED,
+    Backtrace,
+    Death,
+    Evidence,
+    FileChange,
+    Finding,
+    ProcessorTime,
+)
 from ttf.incidents.facts import DISK_LOW, Area, DeathFacts, signal_name
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import remedies_for
@@ -20,6 +28,7 @@ from ttf.text.terminal import one_short_line
 _LONGEST: Final = 300
 # Classes of an end without a message.
 _SAYS_NO_CAUSE: Final = ("unknown", "abort")
+NATIVE_STACK: Final = "native stack"
 _LONGEST_ERROR: Final = 1000
 _NAMES: Final = {
     "trainer": "the trainer",
@@ -159,7 +168,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
         "code": str(death.exit_code),
         "reason": death.reason.rstrip(".") or "no reason was recorded",
         "at": at(death),
-        "native": f" in {death.native}" if death.native else "",
+        "native": _in_native(death),
         "error": _error_line(facts),
         "last": _sentence(_short(facts.last_line)),
         "file": change.path if change else "an input file",
@@ -167,6 +176,14 @@ def _values(facts: DeathFacts) -> dict[str, str]:
         "now": change.now if change else "unknown",
         "full": f" ({', '.join(low)})" if low else "",
     }
+
+
+def _in_native(death: Death) -> str:
+    frames = [] if death.backtrace is None else death.backtrace.frames[:1]
+    for frame in frames:
+        if frame.function != UNNAMED or frame.library:
+            return f" in {_short(str(frame))}"
+    return f" in {death.native}" if death.native else ""
 
 
 def at(death: Death) -> str:
@@ -225,6 +242,8 @@ def _evidence(rule: Rule, match: Match, facts: DeathFacts) -> Iterator[Evidence]
         yield from _stack_lines(facts)
     if death.native:
         yield Evidence(source="crash record", text=f"the crash was in {death.native}")
+    if death.backtrace is not None:
+        yield Evidence(source=NATIVE_STACK, text=_native_line(death.backtrace))
     yield from _memory_lines(facts)
     if (used := death.processor) is not None:
         yield Evidence(source="processor time", text=_processor_line(used))
@@ -265,6 +284,14 @@ def _stack_lines(facts: DeathFacts) -> Iterator[Evidence]:
         yield Evidence(source="faulthandler:1", text=_short(head))
     if facts.top_frame:
         yield Evidence(source="faulthandler", text=f"Python was at {_short(facts.top_frame)}")
+
+
+def _native_line(found: Backtrace) -> str:
+    if not found.frames:
+        return found.note
+    innermost, *callers = map(str, found.frames)
+    called = f", called from {', '.join(callers)}" if callers else ""
+    return f"native code was at {_short(innermost + called)}"
 
 
 def _memory_lines(facts: DeathFacts) -> Iterator[Evidence]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from ttf.machine.memory.tree import MemoryPoint
 from ttf.rundir.flight_record import IN_A_STEP, Flight
 
 ProcessName = Literal["trainer", "miner", "supervisor", "command"]
+UNNAMED: Final = "??"
 KilledByUs = Literal["", "hang", "memory", "stop", "garbage"]
 
 
@@ -38,6 +39,24 @@ class ProcessorTime:
         # The kernel compares its count of timer ticks with the limit, but reports a time that is
         # corrected by its scheduler: on a busy virtual machine a third less.
         return self.at_most_s >= 0.6 * limit_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeFrame:
+    function: str  # UNNAMED: the library has no name for it
+    library: str  # '': the program itself, or unknown
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.library})" if self.library else self.function
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backtrace:
+    """The native stacks of a process when it crashed."""
+
+    frames: tuple[NativeFrame, ...] = ()  # of the thread that crashed, from where it did so
+    text: str = ""  # of all threads, as gdb shows them
+    note: str = ""  # why there is none, and the command that would show it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +131,7 @@ class Death:
     settings: Mapping[str, Any] = field(default_factory=dict)
     kernel: str = ""  # text of the kernel log (macOS: of the crash report), if readable
     native: str = ""  # library of the frame that crashed, for example 'libfaiss.so'
+    backtrace: Backtrace | None = None  # if core files were asked for
 
     @property
     def phase(self) -> str | None:

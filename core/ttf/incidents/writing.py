@@ -12,7 +12,7 @@ from ttf.errors import StorageError, storage_error
 from ttf.incidents.death import Death, Finding, Place, Remedy
 from ttf.incidents.facts import signal_name
 from ttf.rundir import durable
-from ttf.rundir.documents import AppliedRemedy, Incident
+from ttf.rundir.documents import AppliedRemedy, Incident, NativeFrameDocument
 from ttf.rundir.incident_files import APPLIED, INCIDENT
 from ttf.text.numbers import duration, moment
 from ttf.text.secrets import Secrets
@@ -45,6 +45,7 @@ def write_incident(
         "incident.md": secrets.bytes(page.encode(errors="replace")),
         "stderr.txt": secrets.bytes(death.raw_stderr or death.stderr.encode(errors="replace")),
         **_stdout(death, secrets),
+        **_native(death, secrets),
         "faulthandler.txt": secrets.bytes(death.faulthandler.encode(errors="replace")),
         "flight.json": _json(None if death.flight is None else asdict(death.flight)),
         "memory.csv": _memory_csv(death).encode(),
@@ -64,6 +65,12 @@ def _stdout(death: Death, secrets: Secrets) -> dict[str, bytes]:
     if not death.stdout:
         return {}
     return {"stdout.txt": secrets.bytes(death.stdout.encode(errors="replace"))}
+
+
+def _native(death: Death, secrets: Secrets) -> dict[str, bytes]:
+    if death.backtrace is None or not death.backtrace.text:
+        return {}
+    return {"native.txt": secrets.bytes(death.backtrace.text.encode(errors="replace") + b"\n")}
 
 
 def note_remedy(folder: Path, number: str, text: str) -> None:
@@ -100,7 +107,14 @@ def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident
         "mined_for_steps": place.mined_for_steps,
         # The last sample may come after the death.
         "memory_bytes": max((point.held for point in death.memory[-2:]), default=None),
+        "native_frames": _frames(death),
     }
+
+
+def _frames(death: Death) -> list[NativeFrameDocument] | None:
+    if death.backtrace is None:
+        return None
+    return [{"function": f.function, "library": f.library} for f in death.backtrace.frames]
 
 
 def _rounded(value: float | None) -> float | None:

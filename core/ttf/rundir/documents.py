@@ -85,6 +85,11 @@ class RemedyEntry(TypedDict, total=False):
     set: dict[str, Any]  # Settings by dotted key.
 
 
+class NativeFrameDocument(TypedDict):
+    function: str
+    library: str
+
+
 # incident.json
 Incident = TypedDict(
     "Incident",
@@ -116,6 +121,8 @@ Incident = TypedDict(
         "mined_for_steps": int | None,  # The steps from that mining to the next.
         "memory_bytes": int
         | None,  # Anonymous and shared, of the process tree, of its last two samples.
+        # None: nobody asked for core files. Empty: there was none; the evidence says why.
+        "native_frames": list[NativeFrameDocument] | None,
     },
     total=False,
 )

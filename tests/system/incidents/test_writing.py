@@ -23,6 +23,7 @@ KEYS = [
     *("evidence", "explanation", "remedies", "lost_steps", "time", "hidden"),
     *("epoch", "batch_of_epoch", "micro_batch", "micro_batches", "boundary_share", "age_s"),
     *("trained_s", "since_mining_s", "since_mining_steps", "mined_for_steps", "memory_bytes"),
+    "native_frames",
 ]
 SETTINGS = {"miner.isolation": "none", "device.name": "cpu", "device.threads": 1}
 

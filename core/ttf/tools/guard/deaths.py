@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from ttf.incidents.backtrace import NativeStacks
 from ttf.incidents.death import Death, KilledByUs, ProcessEnd
 from ttf.incidents.facts import signal_name
 from ttf.incidents.gather import TAIL_BYTES, Witness, native_library
@@ -53,9 +54,17 @@ class Coroner:
     curve: MemoryCurve
     stacks: Stacks
     pythons: Pythons
+    native: NativeStacks | None
 
     def deaths(self, ended: Ended, folders: Sequence[Path]) -> Iterator[Death]:
         """Call it once, right after the end. None if there is nothing to explain."""
+        if self.native is not None:
+            self.native.look_in(self.pythons.folders())
+        for death in self._deaths(ended, folders):
+            native = None if self.native is None else self.native.of(death)
+            yield replace(death, backtrace=native)
+
+    def _deaths(self, ended: Ended, folders: Sequence[Path]) -> Iterator[Death]:
         if ended.at_keyboard:
             return
         unasked = not ended.killed and ended.asked is None

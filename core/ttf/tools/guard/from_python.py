@@ -56,6 +56,7 @@ def guard(
     hang_timeout_s: float | None = None,
     log: str | os.PathLike[str] | None = None,
     buffered: bool = False,
+    core: bool = False,
 ) -> Guarded:
     """Watches over any training command; when it dies, a classified incident says why.
 
@@ -91,6 +92,7 @@ def guard(
             hang_timeout_s=hang_timeout_s,
             log=None if log is None else Path(log),
             buffered=buffered,
+            core=core,
         )
     )
     if outcome.by_keyboard:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ttf.incidents.classify import NATIVE_STACK
 from ttf.incidents.death import Death, Finding
 from ttf.incidents.facts import crashing_frame, signal_name
 from ttf.text.numbers import duration
@@ -74,6 +75,8 @@ def told(ended: Ended, finding: Finding, death: Death, evidence: Path | None) ->
     for piece in finding.evidence:
         if piece.text.startswith("Python was at "):
             yield f"{piece.text}{own_frame(stacks)}"
+        if piece.source == NATIVE_STACK:
+            yield piece.text
     advice = [r.text for r in finding.remedies if stacks.strip() or "the stacks in" not in r.text]
     if advice:
         yield f"What may help: {' '.join(advice[:2])}"

@@ -15,6 +15,7 @@ class GuardOptions:
     memory_limit: int | None = None
     hang_timeout_s: float | None = None
     log: Path | None = None  # where the command writes, if nothing else tells
+    core: bool = False  # native stacks from core files
     buffered: bool = False  # Pythons keep their buffers of standard output
 
     @property

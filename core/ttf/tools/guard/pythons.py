@@ -1,7 +1,7 @@
 """The Python processes of a command: where they write, what they said last, how they ended.
 
 `site/sitecustomize.py` leaves notes about each of them in the folder of the stacks: start-PID.txt
-(parent, where descriptors 1 and 2 lead), said-PID-FD.txt (the end of what went into a pipe or a
+(parent, where descriptors 1 and 2 lead), cwd-PID.txt (a link to the folder it works in), said-PID-FD.txt (the end of what went into a pipe or a
 terminal), end-PID.txt (how it was shut down) and, after a crash, stacks-PID.txt.
 """
 
@@ -31,6 +31,7 @@ _FAULTS: Final = frozenset(
 _MOST_SEARCHES: Final = 3  # of all processes, for the reader of our own standard output
 _UNCAUGHT: Final = "uncaught "
 _KEPT_ENDED: Final = 64
+_MOST_FOLDERS: Final = 64
 
 
 class Target(NamedTuple):
@@ -100,6 +101,14 @@ class Pythons:
         for pid in in_order[:-_KEPT_ENDED]:
             for path in self._stacks.folder.glob(f"*-{pid}[-.]*"):
                 path.unlink(missing_ok=True)
+
+    def folders(self) -> list[Path]:
+        """Where they worked when they started."""
+        found = []
+        for link in self._stacks.folder.glob("cwd-*.txt"):
+            with contextlib.suppress(OSError):
+                found.append(link.readlink())
+        return found[:_MOST_FOLDERS]
 
     # --- how they ended ---------------------------------------------------------------------------
 

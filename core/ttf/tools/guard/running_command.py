@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from ttf.incidents.backtrace import NativeStacks
 from ttf.incidents.death import KilledByUs
 from ttf.incidents.gather import Witness
 from ttf.machine.memory._linux import descendants
@@ -72,7 +73,9 @@ class RunningCommand:
         self._options, self._stacks, self._signals = options, stacks, signals
         self._terminal, self._say = terminal, say
         self._began = time.monotonic()
-        self.command = Command(options.words, environment, tree, terminal)
+        self.native = NativeStacks(options.words) if options.core else None
+        with self.native.allowed() if self.native else contextlib.nullcontext():
+            self.command = Command(options.words, environment, tree, terminal)
         self.relay = Relay(self.command.stderr)
         self.pythons = Pythons(stacks, self.command.relayed, options.log)
         self.witness = Witness("command", self.command.pid, tree=True)
@@ -155,6 +158,8 @@ class RunningCommand:
     def _take_notes(self) -> None:
         pids = descendants(self.pid)
         self.witness.look(pids)
+        if self.native is not None:
+            self.native.look([self.pid, *pids])
         self._stacks.tidy(pids)
         self.pythons.look(pids)
         self.pythons.tidy(pids)
@@ -336,6 +341,7 @@ class RunningCommand:
             curve=self.curve,
             stacks=self._stacks,
             pythons=self.pythons,
+            native=self.native,
         )
 
     def close(self) -> None:
@@ -344,6 +350,8 @@ class RunningCommand:
             self.command.kill_tree()
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
+        if self.native is not None:
+            self.native.close()
         self.relay.close()
         self.witness.close()
         self.pythons.close()

@@ -138,6 +138,10 @@ def _ttf_guard(folder, guard):
             lines.append("%d\t%s\t%d\t%d\t%d\t%s" % ((fd,) + found))
             if found[0] != "file":  # a file keeps what was written
                 listen(sys.stdout if fd == 1 else sys.stderr, seen.setdefault(found[1:3], fd))
+        try:
+            os.symlink(os.getcwd(), os.path.join(folder, "cwd-%d.txt" % os.getpid()))
+        except Exception:  # it called exec, or its folder is gone
+            pass
         note, _ = opened("start", os.O_TRUNC)
         os.write(note, "\n".join(lines).encode("utf-8", "replace"))
         os.close(note)
