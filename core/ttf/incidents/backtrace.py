@@ -114,7 +114,7 @@ class NativeStacks:
         try:
             text = _asked(self._gdb, core)
         finally:
-            core.path.unlink(missing_ok=True)
+            core.remove()
         found = parsed(text)
         if not found.frames:
             return Backtrace(text=found.text, note=self._note("gdb found no frame", death.pid))

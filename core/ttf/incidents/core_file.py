@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ttf.errors import EntryRefused
+from ttf.rundir.confined import open_inside
+
 _MOST_BYTES: Final = 16 << 30  # of a core file; and half of what is free
 _MOST_NOTES: Final = 16 << 20
 _MOST_FOLDERS: Final = 64
@@ -40,6 +43,10 @@ class Core:
     pid: int
     signal: int
     program: str  # path of what was executed
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):  # its folder may be gone, or read-only by now
+            self.path.unlink()
 
 
 class CoreFiles:
@@ -86,7 +93,7 @@ class CoreFiles:
         """Removes those of all processes that were seen."""
         for core in self._fresh():
             if core.pid in self._seen:
-                core.path.unlink(missing_ok=True)
+                core.remove()
 
     def _fresh(self) -> Iterator[Core]:
         """Oldest first."""
@@ -139,7 +146,7 @@ def _write_filter(pid: int, text: str) -> None:
 def read_core(path: Path) -> Core | None:
     """None if it is no core file of a 64-bit processor."""
     try:
-        with path.open("rb") as file:
+        with open_inside(path, path.parent) as file:
             head = file.read(64)
             if head[:6] != _ELF64_LITTLE or struct.unpack_from("<H", head, 16)[0] != _TYPE_CORE:
                 return None
@@ -154,7 +161,7 @@ def read_core(path: Path) -> Core | None:
                     (length,) = struct.unpack_from("<Q", table, start + 32)
                     file.seek(offset)
                     return _from_notes(path, file.read(min(length, _MOST_NOTES)))
-    except (OSError, struct.error, ValueError):  # torn: the disk was full
+    except (OSError, EntryRefused, struct.error, ValueError):  # torn: the disk was full
         return None
     return None
 

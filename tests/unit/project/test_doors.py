@@ -33,6 +33,7 @@ OUTSIDE = {
     "host/installed.py": SYSTEM,
     "incidents/_darwin.py": SYSTEM,
     "incidents/_linux.py": SYSTEM,
+    "incidents/core_file.py": "settings of the system; removes what the kernel wrote for our child",
     "incidents/inputs.py": "lists the files of a store that was opened, and opens each by the door",
     "machine/devices.py": MESSAGE,
     "machine/memory/limits.py": SYSTEM,

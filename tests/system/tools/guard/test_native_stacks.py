@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.fixtures.guard import Start, wide
+from tests.kit.fixtures.guard import Start
 from tests.kit.guarded_command import PYTHON, incident, ours
 
 from ttf.incidents.core_file import CoreFiles
@@ -77,8 +77,8 @@ def _frames(found: Any) -> list[tuple[str, str]]:
     ("how", "functions", "name"),
     [
         ("segfault", ["write_nowhere", "segfault"], "segfault"),
-        pytest.param("abort_in_thread", ["gives_up"], "abort", marks=wide),
-        pytest.param("stack_overflow", ["deeper", "deeper"], "segfault", marks=wide),
+        ("abort_in_thread", ["gives_up"], "abort"),
+        ("stack_overflow", ["deeper", "deeper"], "segfault"),
     ],
 )
 def test_the_function_that_died_is_named(
