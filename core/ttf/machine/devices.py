@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
 from ttf.host import plugins
+from ttf.machine.processor import usable_processors
 from ttf.machine.thread_variables import FEWER_THREADS, gives_fewer
 
 if TYPE_CHECKING:
     from ttf.contracts import DeviceFactory, DevicePolicy
 
 AUTO = "auto"
+_THREADS_ANYWHERE: Final = 64
+"""So many are taken on every machine: the run of a larger one can be resumed on a smaller one."""
+_THREADS_PER_PROCESSOR: Final = 4
 # The variables that `prepare` set, as JSON. Children inherit them: they are not the user's choice.
 MARKER = "TTF_PREPARED"
 
@@ -46,10 +50,25 @@ def choose(
     device. If `threads` is None, the user's OMP_NUM_THREADS counts.
     """
     wanted = options_by_name or {}
+    if threads is not None:
+        _refuse_threads_that_cannot_help(threads)
     count = threads if threads is not None else _threads_of_user()
     if name != AUTO:
         return plugins.usable("device", name).create(_options(name, wanted), count)
     return _best(wanted, count)
+
+
+def _refuse_threads_that_cannot_help(threads: int) -> None:
+    # libgomp ends the process where the system refuses a thread (limit of processes, cgroup).
+    processors = usable_processors()
+    most = max(_THREADS_ANYWHERE, _THREADS_PER_PROCESSOR * processors)
+    if threads > most:
+        raise ConfigError(
+            f"device.threads is {threads:,}, but this process may use {processors:,} "
+            f"processor{'s' if processors != 1 else ''}. The limit is {most:,} threads here.",
+            hint="More threads than processors make a run slower. Leave out --threads, or use "
+            f"--threads {processors}.",
+        )
 
 
 def prepare(policy: DevicePolicy) -> Prepared:

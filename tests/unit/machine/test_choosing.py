@@ -10,6 +10,7 @@ import pytest
 
 from ttf.errors import ConfigError, PluginUnavailable, UnknownName
 from ttf.machine import devices
+from ttf.machine.processor import usable_processors
 from ttf_devices import cuda
 from ttf_devices.cpu import CpuOptions, CpuPolicy
 
@@ -98,6 +99,13 @@ def test_prepare_sets_what_is_unset_keeps_what_is_the_users_and_replaces_its_own
     second = devices.prepare(devices.choose("cpu", {}, 2))
     assert os.environ["OMP_NUM_THREADS"] == "2" == second.applied["OMP_NUM_THREADS"]
     assert devices.choose("cpu").threads == CpuPolicy(CpuOptions(), None).threads
+
+
+def test_threads_that_cannot_help_are_refused_before_the_system_refuses_them() -> None:
+    assert devices.choose("cpu", {}, 64).threads == 64
+    most = max(64, 4 * usable_processors())
+    with pytest.raises(ConfigError, match=f"The limit is {most:,} threads here"):
+        devices.choose("cpu", {}, most + 1)
 
 
 def test_prepare_says_what_came_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
