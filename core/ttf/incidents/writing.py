@@ -207,11 +207,13 @@ def _memory_csv(death: Death) -> str:
     # Only the last ten minutes.
     end = death.memory[-1].time if death.memory else 0.0
     rows = [
-        f"{p.time:.3f},{p.step},{p.anon},{p.shared},{p.file},{p.limit}"
+        f"{p.time:.3f},{p.step},{p.anon},{p.shared},{p.file},{p.limit},{p.phase or ''},"
+        + ",".join("" if n is None else str(n) for n in (*p.device, *p.machine))
         for p in death.memory
         if p.time >= end - _CURVE_S
     ]
-    return "\n".join(["time,step,anon,shared,file,limit", *rows]) + "\n"
+    names = ("device_allocated", "device_cached", "available", "swap_used", "swap_free")
+    return "\n".join([",".join(["time,step,anon,shared,file,limit,phase", *names]), *rows]) + "\n"
 
 
 def _json(value: Any) -> bytes:

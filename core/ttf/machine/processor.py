@@ -89,6 +89,12 @@ def processor(cpuinfo: Path = CPUINFO) -> Processor:
     )
 
 
+def name() -> str:
+    """Returns the model, or the architecture where the system names no model."""
+    found = processor()
+    return found.model or found.arch
+
+
 def _first_block(cpuinfo: Path) -> Iterator[tuple[str, str]]:
     # Up to the empty line: the file repeats the block for every processor.
     if not cpuinfo.is_file():

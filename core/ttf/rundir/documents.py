@@ -254,6 +254,14 @@ class MemoryLine(TypedDict, total=False):
     processes: int
     peak: int  # Most anonymous and shared memory held at once so far.
     limit: int | None
+    # The following are missing in folders of earlier versions.
+    phase: str | None  # What the trainer was doing; null without a trainer.
+    # Of the device, at the last step; null on the CPU. `cached`: all that torch took from it.
+    device_allocated: int | None
+    device_cached: int | None
+    available: int  # What the machine could still give to programs, page cache included.
+    swap_used: int
+    swap_free: int
 
 
 # --- manifest.json, environment.json --------------------------------------------------------------
@@ -335,6 +343,8 @@ class Manifest(TypedDict, total=False):
     python: str
     platform: str
     cpus: int | None
+    processor: str  # Its model; the architecture if the system does not name it.
+    memory_bytes: int  # Physical memory of the machine, whatever limits are below it.
     versions: dict[str, str]
     command: list[str] | str
     openmp_runtimes: list[str]

@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -48,6 +49,9 @@ _PLUGIN_BYTES: Final = 2048
 # them nobody could tell how many deaths at the boundary chance alone would give.
 _SPENT: Final = struct.Struct("<qq")
 _SPENT_AT: Final = 2560
+# Bytes of the device, and when they were read in monotonic ns (0: the device has none).
+_DEVICE: Final = struct.Struct("<QQq")
+_DEVICE_AT: Final = 2576
 
 
 class Phase(IntEnum):
@@ -90,6 +94,8 @@ class Flight:
     at_boundary_s: float = 0.0  # Time of steps in the first and last micro-batch and the update,
     in_between_s: float = 0.0  # and in the others.
     mined_for: int = 0  # Steps until the next mining is due, counted from `mined_step`.
+    allocated: int | None = None  # Bytes of the device; None: it has no memory of its own.
+    cached: int | None = None  # All that torch took from it.
 
     @property
     def batch_of_epoch(self) -> int | None:
@@ -142,6 +148,13 @@ class FlightRecorder:
             self._saving_since,
         )
         struct.pack_into("<Q", self._map, _AT, 2 * self._sequence)
+
+    def device_holds(self, memory: Mapping[str, int]) -> None:
+        """`memory`: as `DevicePolicy.memory` gives it; empty for a device without its own."""
+        if "allocated" in memory:
+            cached = memory.get("reserved", memory.get("driver", memory["allocated"]))
+            values = (memory["allocated"], cached, time.monotonic_ns())
+            _DEVICE.pack_into(self._map, _DEVICE_AT, *values)
 
     def takes(self, total_steps: int) -> None:
         _TOTAL.pack_into(self._map, _TOTAL_AT, total_steps)
@@ -247,6 +260,7 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
     began_step, began = _BEGAN.unpack_from(data, _BEGAN_AT)
     at_boundary, in_between = _SPENT.unpack_from(data, _SPENT_AT)
     micro_batches, per_epoch, mined_for, mined_step, mined = _PLACE.unpack_from(data, _PLACE_AT)
+    allocated, cached, read_at = _DEVICE.unpack_from(data, _DEVICE_AT)
     known = phase in Phase._value2member_map_
     return Flight(
         step=step,
@@ -267,6 +281,8 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
         mined_for=mined_for,
         at_boundary_s=at_boundary / 1e9,
         in_between_s=in_between / 1e9,
+        allocated=allocated if read_at else None,
+        cached=cached if read_at else None,
     )
 
 

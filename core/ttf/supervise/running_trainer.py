@@ -18,6 +18,7 @@ from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, Remedy
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import command, remedies_for
+from ttf.machine.memory.tree import Device, Place
 from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
 from ttf.process.conversation import GRACE_S, Conversation, wait
@@ -108,13 +109,17 @@ class RunningTrainer:
         self._conversation = Conversation(self.child, {"request": asdict(request)})
         self.witness = Witness("trainer", self.child.pid, stacks=folder.stacks)
         root = os.getpid() if whole_tree else self.child.pid
-        self.curve = MemoryCurve(root, folder.memory, step=lambda: self.flight.read().step)
+        self.curve = MemoryCurve(root, folder.memory, place=self._place)
         self._gauge = Gauge(self.child.pid)
         self._next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
         self.flat: Mapping[str, Any] = {}
         self.end: TrainerEnd | None = None  # its final record
         self.killed: tuple[KilledByUs, str] = ("", "")
+
+    def _place(self) -> Place:
+        flight = self.flight.read()
+        return Place(flight.step, flight.phase, Device(flight.allocated, flight.cached))
 
     # --- waiting ----------------------------------------------------------------------------
 

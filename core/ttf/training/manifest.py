@@ -22,6 +22,7 @@ from ttf.host.plugins import storage_for
 from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
 from ttf.machine import measured, numeric_variables, processor
+from ttf.machine.memory.limits import physical_bytes
 from ttf.rundir.documents import RUN_FORMAT, Manifest, Numeric, Work
 from ttf.training.auto_device_options import recorded
 from ttf.training.auto_settings import Specs
@@ -169,6 +170,8 @@ def build(resolved: Resolved, data: Dataset, policy: DevicePolicy, specs: Specs)
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "processor": processor.name(),
+        "memory_bytes": physical_bytes(),
         "versions": _versions(),
         "openmp_runtimes": openmp_runtimes(),
         "plugins": _plugins(config),

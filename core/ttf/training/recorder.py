@@ -18,6 +18,7 @@ from ttf.contracts import EvalRecord, StepRecord
 from ttf.errors import NumericFailure, StorageError
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.sampler import MemorySampler
+from ttf.machine.memory.tree import Device, Place
 from ttf.rundir.documents import Summary
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
@@ -33,6 +34,7 @@ from ttf.training.supervisor_link import LeaveAsked
 from ttf.training.towers import save_model
 
 SYNC_METRICS_EVERY_S: Final = 30.0
+_LOOK_AT_DEVICE_EVERY_S: Final = 1.0  # as often as memory.jsonl has a line
 
 
 @contextlib.contextmanager
@@ -92,6 +94,7 @@ class Recorder:
             record=metrics.write,
         )
         self._kept_step: int | None = None  # Of the weights that this process wrote to `model/`.
+        self._next_look = 0.0
         self._sampler = self._start_sampler()
         session.reporter.chosen_by(session.config.evaluate.metric)
 
@@ -102,9 +105,19 @@ class Recorder:
             reporter.watch_memory(lambda: self._flight.held_bytes)
             return None
         file = self._session.folder.memory
-        sampler = MemorySampler(os.getpid(), file, step=lambda: self._step)
+        sampler = MemorySampler(os.getpid(), file, place=self._place)
         reporter.watch_memory(lambda: sampler.held_bytes)
         return sampler
+
+    def _place(self) -> Place:
+        flight = self._flight.read()
+        return Place(self._step, flight.phase, Device(flight.allocated, flight.cached))
+
+    def _look_at_device(self) -> None:
+        # Some devices are asked by a call of their driver: not at every step.
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_AT_DEVICE_EVERY_S
+            self._flight.device_holds(self._session.policy.memory())
 
     def close(self) -> None:
         self._saver.close()
@@ -119,6 +132,7 @@ class Recorder:
 
     def stepped(self, record: StepRecord) -> None:
         self._step = record.step
+        self._look_at_device()
         self._state.totals.train_s += record.seconds
         line = asdict(record)
         self._metrics.write({"type": "step", **line.pop("extra"), **line})

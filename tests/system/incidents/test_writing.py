@@ -73,7 +73,10 @@ def test_the_folder_has_all_its_files(tmp_path: Path, death: Death) -> None:
     assert (folder / "faulthandler.txt").read_text() == death.faulthandler
     assert json.loads((folder / "flight.json").read_text())["phase"] == "mining"
     rows = (folder / "memory.csv").read_text().splitlines()
-    assert rows[0] == "time,step,anon,shared,file,limit"
+    assert rows[0] == (
+        "time,step,anon,shared,file,limit,"
+        "phase,device_allocated,device_cached,available,swap_used,swap_free"
+    )
     assert rows[1].startswith("1399.000,399,399,1,7,") and len(rows) == 602, "ten minutes"
 
 

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from multiprocessing import shared_memory
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.unit.machine.test_memory import MB, SLACK, lines_of, linux_only
 
 from ttf.machine.memory._linux import LinuxTree, descendants
 from ttf.machine.memory.sampler import MemorySampler
+from ttf.machine.memory.tree import Device, Place
 from ttf.machine.memory.watch import tree_reader
 
 
@@ -120,7 +122,9 @@ def test_an_rlimit_is_a_limit() -> None:
 @linux_only
 def test_the_sampler_keeps_the_peak_of_the_whole_tree(tmp_path: Path) -> None:
     path = tmp_path / "memory.jsonl"
-    sampler = MemorySampler(os.getpid(), path, interval_s=0.01, step=lambda: 7)
+    sampler = MemorySampler(
+        os.getpid(), path, interval_s=0.01, place=lambda: Place(7, "forward", Device(5, 6))
+    )
     before = sampler.held_bytes
     with child("block = bytearray(64 << 20)"):
         assert sampler.sample().held - before > 64 * MB
@@ -130,8 +134,13 @@ def test_the_sampler_keeps_the_peak_of_the_whole_tree(tmp_path: Path) -> None:
     first, last = lines_of(path)[0], lines_of(path)[-1]
     assert first["step"] == 7
     assert set(first) == {
-        "time", "step", "anon", "shared", "file", "processes", "peak", "limit"
+        "time", "step", "anon", "shared", "file", "processes", "peak", "limit",
+        "phase", "device_allocated", "device_cached", "available", "swap_used", "swap_free",
     }  # fmt: skip
+    assert (first["phase"], first["device_allocated"], first["device_cached"]) == ("forward", 5, 6)
+    free = psutil.virtual_memory().available
+    assert free / 4 < first["available"] < 4 * free
+    assert first["swap_used"] + first["swap_free"] == psutil.swap_memory().total
     assert last["peak"] == sampler.peak_bytes
     assert last["anon"] + last["shared"] < last["peak"]
 

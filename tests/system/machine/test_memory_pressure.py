@@ -16,6 +16,7 @@ import pytest
 from tests.kit.memory_group import memory_group
 
 from ttf.machine.memory.limits import limit_in_force
+from ttf.machine.memory.tree import Device, Place
 from ttf.machine.memory.watch import Gauge, MemoryCurve, Reading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -328,7 +329,7 @@ def test_a_process_that_is_gone_is_named() -> None:
 def test_the_curve_writes_a_line_a_second_and_keeps_every_look(tmp_path: Path) -> None:
     path = tmp_path / "memory.jsonl"
     with child("block = bytearray(b'x') * (48 << 20)") as process:
-        curve = MemoryCurve(process.pid, path, step=lambda: 7)
+        curve = MemoryCurve(process.pid, path, place=lambda: Place(7, "forward", Device(5, 6)))
         assert list(curve.points) == [] and curve.held_bytes == 0
         looks = [curve.look() for _ in range(20)]
         curve.look(line=True)
@@ -337,7 +338,8 @@ def test_the_curve_writes_a_line_a_second_and_keeps_every_look(tmp_path: Path) -
         b["time"] - a["time"] > 0.9 for a, b in itertools.pairwise(lines[:-1])
     )
     assert list(lines[0]) == [
-        "time", "step", "anon", "shared", "file", "processes", "peak", "limit"
+        "time", "step", "anon", "shared", "file", "processes", "peak", "limit",
+        "phase", "device_allocated", "device_cached", "available", "swap_used", "swap_free",
     ]  # fmt: skip
     assert len(curve.points) == 21 and len(looks) == 20
     last = curve.points[-1]

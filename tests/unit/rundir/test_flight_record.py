@@ -92,3 +92,14 @@ def test_time_at_the_optimizer_boundary_is_told_from_the_rest(
     # Each phase takes two ticks, as its beat reads the clock too: data, 2 x 2 at the edges, update.
     assert flight.at_boundary_s - before.at_boundary_s == 12
     assert flight.in_between_s - before.in_between_s == 8
+
+
+def test_the_memory_of_a_device_is_told_and_that_of_a_cpu_is_none(tmp_path: Path) -> None:
+    recorder = FlightRecorder(tmp_path / "flight.bin")
+    recorder.device_holds({})
+    assert (recorder.read().allocated, recorder.read().cached) == (None, None)
+    recorder.device_holds({"allocated": 3, "reserved": 8, "free": 1, "total": 9})
+    flight = read_flight(tmp_path / "flight.bin")
+    assert flight is not None and (flight.allocated, flight.cached) == (3, 8)
+    recorder.device_holds({"allocated": 0, "driver": 4})
+    assert (recorder.read().allocated, recorder.read().cached) == (0, 4)

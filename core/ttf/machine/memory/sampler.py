@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ttf.machine.memory.tree import TreeMemory
+from ttf.machine.memory.tree import Place, TreeMemory
 from ttf.machine.memory.watch import MemoryCurve
 
 
@@ -22,9 +22,9 @@ class MemorySampler:
         path: Path,
         interval_s: float = 0.25,
         *,
-        step: Callable[[], int] | None = None,
+        place: Callable[[], Place] = Place,
     ) -> None:
-        self._curve = MemoryCurve(pid, path, step=step)
+        self._curve = MemoryCurve(pid, path, place=place)
         self._interval_s = interval_s
         self._busy = threading.Lock()
         self._stopping = threading.Event()

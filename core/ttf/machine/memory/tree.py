@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 
@@ -41,6 +41,29 @@ class Unmeasured:
         return TreeMemory(anon=0, shared=0, file=0, processes=1)
 
 
+class Device(NamedTuple):
+    """Bytes of the trainer's device at its last step; None: a device without memory of its own."""
+
+    allocated: int | None = None
+    cached: int | None = None  # all that torch took from it, to give it out again
+
+
+class Machine(NamedTuple):
+    """What a machine has left for everybody."""
+
+    available: int = 0
+    swap_used: int = 0
+    swap_free: int = 0
+
+
+class Place(NamedTuple):
+    """Where a trainer is."""
+
+    step: int = 0
+    phase: str | None = None
+    device: Device = Device()
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryPoint:
     """One sample of a process tree, in bytes."""
@@ -51,6 +74,9 @@ class MemoryPoint:
     shared: int
     file: int
     limit: int
+    phase: str | None = None  # of the trainer, if there is one
+    device: Device = field(default_factory=Device)
+    machine: Machine = field(default_factory=Machine)
 
     @property
     def held(self) -> int:

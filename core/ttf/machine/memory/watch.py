@@ -23,7 +23,14 @@ from ttf.machine.memory.limits import (
     physical_bytes,
     rlimits,
 )
-from ttf.machine.memory.tree import MemoryPoint, TreeMemory, TreeReader, Unmeasured
+from ttf.machine.memory.tree import (
+    Machine,
+    MemoryPoint,
+    Place,
+    TreeMemory,
+    TreeReader,
+    Unmeasured,
+)
 from ttf.process import platform
 from ttf.rundir.confined import append_inside
 from ttf.rundir.documents import MemoryLine
@@ -65,14 +72,14 @@ class MemoryCurve:
     A full disk does not end the run: see `failure`.
     """
 
-    def __init__(self, pid: int, path: Path, *, step: Callable[[], int] | None = None) -> None:
+    def __init__(self, pid: int, path: Path, *, place: Callable[[], Place] = Place) -> None:
         self.path = path
         self.peak_bytes = 0  # highest anonymous plus shared memory of all samples
         # Why the last line could not be written. Later lines are still tried.
         self.failure: OSError | None = None
         self.limit = limit_in_force(pid=pid)
         self._read = tree_reader(pid)
-        self._step = step
+        self._place = place
         # With the monotonic time of each: the clock of the points may jump.
         self._points: deque[tuple[float, MemoryPoint]] = deque(maxlen=_MOST_POINTS)
         self._next_line = 0.0
@@ -92,10 +99,13 @@ class MemoryCurve:
 
         Raises ProcessLookupError if the process is gone.
         """
-        memory = self._read()
+        memory, place = self._read(), self._place()
         point = MemoryPoint(
             time=round(time.time(), 3),
-            step=self._step() if self._step is not None else 0,
+            step=place.step,
+            phase=place.phase,
+            device=place.device,
+            machine=machine_memory(),
             anon=memory.anon,
             shared=memory.shared,
             file=memory.file,
@@ -124,6 +134,12 @@ class MemoryCurve:
             "processes": processes,
             "peak": self.peak_bytes,
             "limit": point.limit,
+            "phase": point.phase,
+            "device_allocated": point.device.allocated,
+            "device_cached": point.device.cached,
+            "available": point.machine.available,
+            "swap_used": point.machine.swap_used,
+            "swap_free": point.machine.swap_free,
         }
         try:
             _append(self.path, json.dumps(line).encode() + b"\n")
@@ -140,6 +156,22 @@ def _append(path: Path, line: bytes) -> None:
         if file.write(line) != len(line):
             file.truncate(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def machine_memory(root: Path = Path("/")) -> Machine:
+    """Zeros where the system does not tell."""
+    path = root / "proc/meminfo"
+    if platform.LINUX:
+        if not platform.PROC:
+            return Machine()
+        text = b"\n" + _read(str(path))
+        keys = (b"\nMemAvailable:", b"\nSwapTotal:", b"\nSwapFree:")
+        available, total, free = (_number(text, key) << 10 for key in keys)
+        return Machine(available=available, swap_used=total - free, swap_free=free)
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    swap = psutil.swap_memory()
+    return Machine(psutil.virtual_memory().available, swap.used, swap.free)
 
 
 # --- how near to a limit ---------------------------------------------------------------------------

@@ -28,6 +28,10 @@ _VARIABLES: Final = re.compile(
 
 
 def surroundings(options: GuardOptions, found: Interpreter | None) -> Manifest:
+    # Here, not above: a guard that keeps nothing does not need them.
+    from ttf.machine import processor
+    from ttf.machine.memory.limits import physical_bytes
+
     path = list(found.path) if found is not None else sys.path
     return {
         "format": RUN_FORMAT,
@@ -36,6 +40,8 @@ def surroundings(options: GuardOptions, found: Interpreter | None) -> Manifest:
         "time": time.time(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "processor": processor.name(),
+        "memory_bytes": physical_bytes(),
         "python": found.version if found is not None else platform.python_version(),
         "python_of": found.executable if found is not None else f"ttf itself: {sys.executable}",
         "versions": _versions(path),

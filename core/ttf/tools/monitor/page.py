@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from ttf.machine.memory.tree import Device, Machine
 from ttf.text.numbers import TIME, clock, duration, metric, moment, rate, size
 from ttf.text.terminal import Line, Part, wrapped
 from ttf.tools.monitor.cells import Paint, cut, fitted, flow
@@ -210,10 +211,27 @@ def _memory_blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
     yield from _ranked(1, flow(items, width, indent=" " * _LABEL), rest=2)
     if view.limit is not None:
         yield from _ranked(1, flow(_limit(view.limit), width, indent=" " * _LABEL))
+    if view.machine is not None:
+        yield from _ranked(5, flow(_machine(view.machine), width, indent=" " * _LABEL))
+    if view.run is not None:
+        yield from _ranked(3, flow(_device(view.run.device), width, indent=" " * _LABEL))
     if len(view.history) >= _LEAST_CURVE and (room := _curve_room(width)):
         curve = paint.curve([held for _, held in view.history], room, _LEAST_SPAN)
         span = min(WINDOW_S, view.history[-1][0] - view.history[0][0])
         yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {duration(span)}"))])
+
+
+def _machine(machine: Machine) -> Iterator[Line]:
+    yield _labelled("machine", f"{size(machine.available)} available")
+    if machine.swap_used or machine.swap_free:
+        whole = machine.swap_used + machine.swap_free
+        yield (Part(f"swap {size(machine.swap_used)} of {size(whole)} used"),)
+
+
+def _device(device: Device) -> Iterator[Line]:
+    if device.allocated is not None:
+        yield _labelled("device", f"{size(device.allocated)} allocated")
+        yield (Part(f"{size(device.cached or 0)} taken by torch"),)
 
 
 def _limit(limit: NearestLimit) -> Iterator[Line]:

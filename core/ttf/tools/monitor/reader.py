@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ttf.errors import EntryRefused
+from ttf.machine.memory.tree import Device
 from ttf.rundir.flight_record import Flight
 from ttf.rundir.incident_files import incident_folders, read_incident
 from ttf.rundir.run_record import RunRecord
@@ -64,6 +65,7 @@ class RunReader:
             incidents=self._incidents(now),
             free_disk=free_bytes(self.folder.path),
             ended=None if alive else self._ended(flight),
+            device=Device() if beats is None else Device(beats.allocated, beats.cached),
         )
 
     def _step(self, flight: Flight | None, checkpoint: Saved | None) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.machine.memory.tree import TreeMemory
+from ttf.machine.memory.tree import Device, Machine, TreeMemory
 from ttf.text.numbers import duration, size
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.processes import Process
@@ -78,6 +78,7 @@ class Run:
     incidents: tuple[Happened, ...]
     free_disk: int | None
     ended: Ended | None
+    device: Device = field(default_factory=Device)  # its memory, at the last step
 
     @property
     def stale(self) -> bool:
@@ -100,6 +101,7 @@ class View:
     history: tuple[Point, ...]  # anonymous and shared memory of the last minutes
     run: Run | None
     remarks: tuple[str, ...]  # what cannot be seen, and why
+    machine: Machine | None = None  # what is left for all programs; None if no process works
 
     @property
     def alive(self) -> bool:
@@ -152,6 +154,7 @@ def document(view: View) -> dict[str, Any]:
         "status": view.status,
         "pid": view.pid,
         "memory": None if memory is None else {**memory._asdict(), "held": memory.held},
+        "machine": None if view.machine is None else view.machine._asdict(),
         "limit": None if view.limit is None else dataclasses.asdict(view.limit),
         "cpu_percent": view.cpu_percent,
         "processes": [dataclasses.asdict(process) for process in view.processes],
@@ -164,4 +167,4 @@ def document(view: View) -> dict[str, Any]:
 def _run(run: Run) -> dict[str, Any]:
     found = dataclasses.asdict(run)
     del found["losses"]
-    return {**found, "stale": run.stale}
+    return {**found, "device": run.device._asdict(), "stale": run.stale}

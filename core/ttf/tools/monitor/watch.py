@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final
 
 from ttf.machine.memory.tree import TreeMemory, TreeReader
-from ttf.machine.memory.watch import tree_reader
+from ttf.machine.memory.watch import machine_memory, tree_reader
 from ttf.tools.monitor import system
 from ttf.tools.monitor.nearest_limit import LimitWatch, NearestLimit, forget_before
 from ttf.tools.monitor.processes import SUPERVISOR, TRAINER, ProcessTable
@@ -83,6 +83,7 @@ class Monitor:
             processes=processes,
             memory=memory,
             limit=limit,
+            machine=None if memory is None else machine_memory(),
             history=tuple(self._history),
             run=run,
             remarks=() if attached is None else attached.remarks,

@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.conftest import Invoke
 from tests.kit.fixtures.guard import Start, wide
@@ -142,6 +143,7 @@ def test_without_out_a_folder_is_made_for_what_is_kept(start: Start, tmp_path: P
     assert {p.name for p in folder.iterdir()} == names
     assert str(folder.relative_to(tmp_path)) in ours(guarded.err)
     around = json.loads((folder / "environment.json").read_text())
+    assert around["processor"] and around["memory_bytes"] == psutil.virtual_memory().total
     assert around["variables"]["OMP_NUM_THREADS"] == "2" and "torch" in around["versions"]
     assert around["python_of"] == PYTHON
 

@@ -8,6 +8,7 @@ import time
 import pytest
 from tests.kit.monitor_views import PROCESS, RUN, VIEW
 
+from ttf.machine.memory.tree import Device, Machine
 from ttf.text.terminal import painted
 from ttf.tools.monitor.cells import Paint, columns, cut
 from ttf.tools.monitor.lines import columns_of, heading, line
@@ -30,6 +31,11 @@ VIEWS = {
     ),
     "gone": dataclasses.replace(VIEW, pid=None, processes=(), memory=None, limit=None),
     "wide name": dataclasses.replace(VIEW, name="/data/\u6a21\u578b/" + "x" * 200),
+    "device": dataclasses.replace(
+        VIEW,
+        machine=Machine(available=12 * 10**9, swap_used=10**9, swap_free=3 * 10**9),
+        run=dataclasses.replace(RUN, device=Device(2 * 10**9, 5 * 10**9)),
+    ),
     "unseen": dataclasses.replace(
         VIEW,
         processes=(dataclasses.replace(PROCESS, anon=None, shared=None, file=None),),
@@ -214,3 +220,12 @@ def test_the_document_is_the_whole_view_without_the_curves() -> None:
         remarks=(),
     )
     assert document(none)["memory"] is None and document(none)["status"] == "ended"
+
+
+def test_the_memory_of_the_device_and_of_the_machine_is_there() -> None:
+    shown = "\n".join(_plain(VIEWS["device"], PLAIN, 100, 50))
+    assert "12.0 GB available" in shown and "swap 1.0 GB of 4.0 GB used" in shown
+    assert "2.0 GB allocated" in shown and "5.0 GB taken by torch" in shown
+    found = document(VIEWS["device"])
+    assert found["machine"]["swap_free"] == 3 * 10**9
+    assert found["run"]["device"] == {"allocated": 2 * 10**9, "cached": 5 * 10**9}

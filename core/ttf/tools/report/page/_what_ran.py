@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 from ttf.rundir.documents import Manifest
+from ttf.text.numbers import size
 from ttf.tools.report.page._read import RunFiles
 
 _OURS: Final = ("ttf", "__main__.py")
@@ -97,4 +98,7 @@ def _software(manifest: Manifest) -> str:
     known = {"ttf": manifest.get("ttf"), "python": manifest.get("python")}
     known |= manifest.get("versions", {})
     named = [f"{name} {version}" for name, version in known.items() if version]
-    return ", ".join([*named, *([p] if (p := manifest.get("platform")) else [])])
+    machine = [manifest.get("platform"), manifest.get("processor")]
+    if "memory_bytes" in manifest:
+        machine.append(f"{size(manifest['memory_bytes'])} of memory")
+    return ", ".join([*named, *filter(None, machine)])
