@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 NO_REMEDIES: Final = "--no-remedies"
+_CORE: Final = "--core"
+_SWITCHES: Final = (NO_REMEDIES, _CORE)  # not given: the configuration decides
 
 
 class _Value(click.ParamType[Any]):
@@ -151,6 +153,13 @@ _FLAGS: Final = (
         is_flag=True,
         help="After a crash, never change the configuration: restart unchanged, or end.",
     ),
+    click.option(
+        _CORE,
+        is_flag=True,
+        help="After a crash of the trainer in native code, keep its native stacks (native.txt) and "
+        "name the function. Needs gdb, and a system that writes core files; they are removed. "
+        "[default: off]",
+    ),
 )
 
 
@@ -164,4 +173,4 @@ def flags(command: F) -> F:
 def given(flags: dict[str, Any]) -> dict[str, Any]:
     """The flags that were given, by their names on the command line."""
     found = {f"--{name.replace('_', '-')}": v for name, v in flags.items() if v is not None}
-    return {name: value for name, value in found.items() if name != NO_REMEDIES or value}
+    return {name: value for name, value in found.items() if name not in _SWITCHES or value}

@@ -43,6 +43,7 @@ class Overrides(TypedDict, total=False):
     device: str
     threads: Whole | Auto
     precision: Literal["fp32", "bf16", "auto"]
+    core: bool
 
 
 class MineOverrides(TypedDict, total=False):

@@ -49,6 +49,7 @@ FLAGS: Mapping[str, str] = {
     "--device": "device.name",
     "--threads": "device.threads",
     "--precision": "device.precision",
+    "--core": "supervise.core",
 }
 
 # Flags that set a key to false; a flag that is not given (false itself) sets nothing.

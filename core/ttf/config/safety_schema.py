@@ -60,6 +60,11 @@ class SuperviseConfig(Section):
     remedies: bool = key(
         True, "after a crash, change the configuration if the evidence requires it"
     )
+    core: bool = key(
+        False,
+        "after a crash of the trainer in native code, keep its native stacks (native.txt) and name "
+        "the function; needs gdb, and a system that writes core files",
+    )
 
 
 class ProbeConfig(Section):

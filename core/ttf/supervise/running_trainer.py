@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final, cast
 
 from ttf.errors import StorageError
+from ttf.incidents.backtrace import NativeStacks
 from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, Remedy
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import command, remedies_for
+from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.tree import Device, Place
 from ttf.machine.memory.watch import Gauge, MemoryCurve
 from ttf.process.child import Child
@@ -116,6 +119,7 @@ class RunningTrainer:
         self.flat: Mapping[str, Any] = {}
         self.end: TrainerEnd | None = None  # its final record
         self.killed: tuple[KilledByUs, str] = ("", "")
+        self._native: NativeStacks | None = None
 
     def _place(self) -> Place:
         flight = self.flight.read()
@@ -171,6 +175,8 @@ class RunningTrainer:
             self._log(str(message["log"]))
             return None
         if "supervise" in message:
+            if message["supervise"].get("core"):
+                self._allow_core()
             return Limited(now=now(), settings=_settings(message["supervise"]))
         if "configured" in message:
             return self._configured(message)
@@ -183,6 +189,12 @@ class RunningTrainer:
             )
         self.end = message["end"]
         return None
+
+    def _allow_core(self) -> None:
+        again = ("-m", "ttf", "train", str(self._folder.config), "--in-process")
+        self._native = NativeStacks((sys.executable, *again))
+        with contextlib.suppress(ProcessLookupError):
+            self._native.allow(self.child.pid)
 
     def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
@@ -213,6 +225,8 @@ class RunningTrainer:
             self.curve.look()
             if now() >= self._next_notes:
                 self.witness.look()
+                if self._native is not None:
+                    self._native.look([self.child.pid, *descendants(self.child.pid)])
                 self._next_notes = now() + NOTES_EVERY_S
             reading = self._gauge.read()
             yield Pressure(now=now(), share=reading.share, text=reading.text)
@@ -299,7 +313,8 @@ class RunningTrainer:
             folders=(self._folder.path,),
             settings=self.flat,
         )
-        return self.witness.death(end)
+        death = self.witness.death(end)
+        return death if self._native is None else replace(death, backtrace=self._native.of(death))
 
     def _write_stderr(self) -> None:
         # Appends. An error of the disk does not matter here.
@@ -321,5 +336,7 @@ class RunningTrainer:
     def close(self) -> None:
         """Ends what is left of the process. May be called twice."""
         self.child.close()
+        if self._native is not None:
+            self._native.close()
         self.witness.close()
         self.flight.close()

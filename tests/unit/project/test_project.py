@@ -162,7 +162,8 @@ def test_the_defaults_in_help_are_the_schemas() -> None:
             node = getattr(node, part)
         assert said is not None, f"{option.opts[0]} does not say its default"
         if node is not None:
-            assert said[1] == str(node), f"{option.opts[0]}: the default is {node}"
+            shown = "off" if node is False else str(node)
+            assert said[1] == shown, f"{option.opts[0]}: the default is {node}"
 
 
 def test_every_relative_link_in_the_documents_leads_somewhere() -> None:
