@@ -130,6 +130,24 @@ def test_without_gdb_the_message_has_the_command_that_would_show_it(
     assert not (tmp_path / "core").exists()
 
 
+@pytest.mark.parametrize(
+    ("forbids", "why"),
+    [("ulimit -Hc 0", "ulimit -Hc is 0"), ("mkdir core", "the kernel would write over")],
+)
+def test_where_no_core_can_be_written_the_message_says_why(
+    tmp_path: Path, forbids: str, why: str
+) -> None:
+    if _without_cores():
+        pytest.skip(_without_cores())
+    guard = f"{PYTHON} -m ttf guard --core --out watch -- {PYTHON} -c 'import os; os.abort()'"
+    done = subprocess.run(
+        ["bash", "-c", f"{forbids}; {guard}"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 134
+    assert why in ours(done.stderr) and "--args" in ours(done.stderr)
+    assert incident(tmp_path / "watch")["native_frames"] == []
+
+
 @pytest.mark.parametrize("name", ["core", "core.mine"])
 def test_a_file_of_the_user_is_never_taken_for_a_core(tmp_path: Path, name: str) -> None:
     (tmp_path / "core_pattern").write_text("core.%e\n" if "." in name else "core\n")
