@@ -25,6 +25,18 @@ ListedIncident = TypedDict(
 )
 
 
+class GateResult(TypedDict, total=False):
+    """An entry of `[[gates]]`; `value` and `passed` are null until it is judged."""
+
+    at: str  # As configured: 'epoch 2', ...
+    step: int  # ... and the step that is.
+    need: str
+    metric: str
+    bound: float
+    value: float | None
+    passed: bool | None
+
+
 class Summary(TypedDict, total=False):
     """The result of a run, or of a guarded command. A checkpoint keeps the part that does not
     depend on how the run ends."""
@@ -53,6 +65,7 @@ class Summary(TypedDict, total=False):
     seed: int | None
     exact: bool  # True if the numbers are bitwise those of an undisturbed run.
     restarts: int
+    gates: list[GateResult]  # In the order of the configuration; missing in earlier versions.
     incidents: list[ListedIncident]
     command: list[str]  # Guarded commands only.
     hidden: list[str]  # Incidents of guarded commands that ended with exit code 0 all the same.
@@ -169,6 +182,7 @@ class EvalLine(TypedDict, total=False):
     epoch: int
     metrics: dict[str, float]
     seconds: float
+    gates: list[GateResult]  # Those that were judged by it; missing if none was.
 
 
 # After a mining round.

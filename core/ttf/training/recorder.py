@@ -19,16 +19,17 @@ from ttf.errors import NumericFailure, StorageError
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.sampler import MemorySampler
 from ttf.machine.memory.tree import Device, Place
-from ttf.rundir.documents import Summary
+from ttf.rundir.documents import GateResult, Summary
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_leftovers
 from ttf.rundir.verified_folders import prune_tables
+from ttf.text.progress.ending import gate_text
 from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
 from ttf.training.mined_negatives import MinedNegatives
-from ttf.training.schedule import check_gates
+from ttf.training.schedule import gate_results, refuse_missed
 from ttf.training.session import Session
 from ttf.training.supervisor_link import LeaveAsked
 from ttf.training.towers import save_model
@@ -141,12 +142,21 @@ class Recorder:
 
     def evaluated(self, record: EvalRecord) -> None:
         session = self._session
-        self._note("eval", asdict(record))
+        judged = self._judged(record)
+        self._note("eval", {**asdict(record), **({"gates": judged} if judged else {})})
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
         self._state.selection.see(record, session.parts.model)
         self._keep_evaluated_model()
-        check_gates(session.config.gates, record, session.decided.order)
+        for gate in judged:
+            session.reporter.note(gate_text(gate))
+        refuse_missed(judged)
+
+    def _judged(self, record: EvalRecord) -> list[GateResult]:
+        results = gate_results(self._session.config.gates, self._session.decided.order, record)
+        judged = [gate for gate in results if gate["passed"] is not None]
+        self._state.totals.gates |= {_key(gate): gate for gate in judged}
+        return judged
 
     def settled(self, step: int) -> None:
         self._saver.raise_if_failed()
@@ -320,6 +330,10 @@ class Recorder:
         self._kept_step = step
 
 
+def _key(gate: GateResult) -> str:
+    return f"{gate['at']}: {gate['need']}"
+
+
 def summary_facts(step: int, session: Session, state: RunState) -> Summary:
     """The part of a summary that does not depend on how the run ends (the rest: `rundir.summary`);
     totals are over all processes of the run."""
@@ -328,6 +342,7 @@ def summary_facts(step: int, session: Session, state: RunState) -> Summary:
     totals = state.totals
     selection = state.selection
     samples = step * decided.plan.samples
+    gates = gate_results(config.gates, decided.order)
     configured = config.miner.name if config.miner.negatives else ""
     return {
         "steps": step,
@@ -343,6 +358,7 @@ def summary_facts(step: int, session: Session, state: RunState) -> Summary:
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
         "predicted_anon_mb": session.predicted_bytes / 1e6,
+        "gates": [totals.gates.get(_key(gate), gate) for gate in gates],
         "deviations": list(totals.deviations),
         "notes": list(totals.notes.values()),
         "miner": totals.miner or configured,

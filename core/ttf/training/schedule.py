@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ttf.config.schema import Gate, MinerConfig, RunConfig
 from ttf.contracts import EvalRecord
 from ttf.data.order import Order
 from ttf.errors import GateNotMet
+from ttf.rundir.documents import GateResult
 
 _OPERATORS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
@@ -49,18 +50,36 @@ def gate_step(at: str, order: Order) -> int:
     return int(number) * (order.steps_per_epoch if unit == "epoch" else 1)
 
 
-def check_gates(gates: Sequence[Gate], record: EvalRecord, order: Order) -> None:
-    """Raises GateNotMet for the first gate that is due now and not reached."""
-    for gate in gates:
-        if gate_step(gate.at, order) != record.step:
-            continue
-        match = re.fullmatch(r"(\S+?) *(>=|>|<=|<) *(\S+)", gate.need)
-        assert match is not None
-        metric, comparison, bound = match.groups()
-        found = record.metrics[metric]
-        if not _OPERATORS[comparison](found, float(bound)):
+def gate_results(
+    gates: Sequence[Gate], order: Order, record: EvalRecord | None = None
+) -> list[GateResult]:
+    """Every gate; those that are due at `record` are judged."""
+    return [_result(gate, gate_step(gate.at, order), record) for gate in gates]
+
+
+def _result(gate: Gate, step: int, record: EvalRecord | None) -> GateResult:
+    match = re.fullmatch(r"(\S+?) *(>=|>|<=|<) *(\S+)", gate.need)
+    assert match is not None
+    metric, comparison, bound = match[1], match[2], float(match[3])
+    value = record.metrics[metric] if record is not None and record.step == step else None
+    return {
+        "at": gate.at,
+        "step": step,
+        "need": gate.need,
+        "metric": metric,
+        "bound": bound,
+        "value": value,
+        "passed": None if value is None else _OPERATORS[comparison](value, bound),
+    }
+
+
+def refuse_missed(results: Iterable[GateResult]) -> None:
+    """Raises GateNotMet for the first gate that was judged and not reached."""
+    for gate in results:
+        if gate["passed"] is False:
             raise GateNotMet(
-                f"The gate at {gate.at} requires {gate.need}, but {metric} is {found:.4f}.",
+                f"The gate at {gate['at']} requires {gate['need']}, but {gate['metric']} is "
+                f"{gate['value']:.4f}.",
                 hint=(
                     "ttf stopped the run early and kept its last checkpoint. To continue "
                     "anyway: ttf resume"

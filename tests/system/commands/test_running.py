@@ -112,6 +112,33 @@ def test_a_gate_that_is_not_met_ends_with_seven(place: Path, invoke: Invoke) -> 
     assert document["run_dir"] == "r 2"
     assert document["summary"]["status"] == "stopped"
     assert "recall@10" in document["summary"]["metrics_last"]
+    (gate,) = document["summary"]["gates"]
+    assert (gate["step"], gate["bound"], gate["passed"]) == (1, 1.0, False)
+    assert gate["value"] == document["summary"]["metrics_last"]["recall@1"]
+
+
+def test_gates_are_shown_before_when_and_after_they_are_judged(place: Path, invoke: Invoke) -> None:
+    config = place / "run.toml"
+    met = "[[gates]]\nat = 'step 1'\nneed = 'recall@1 >= 0'\n"
+    missed = "[[gates]]\nat = 'step 2'\nneed = 'recall@1 > 1'\n"
+    last = "[[gates]]\nat = 'step 3'\nneed = 'recall@1 <= 1'\n"
+    config.write_text(config.read_text() + met + missed + last)
+    planned = invoke(["train", "run.toml", "--steps", "4", "--plan"])
+    assert "gate at step 2 (step 2): recall@1 > 1\n" in planned.out
+    plan = invoke(["train", "run.toml", "--steps", "4", "--plan", "--json"]).json()
+    assert [gate["passed"] for gate in plan["gates"]] == [None, None, None]
+    ended = invoke(["train", "run.toml", "--steps", "4", "--out", "r"])
+    assert ended.code == 7
+    assert "gate at step 1 (step 1), recall@1 >= 0: passed with 0." in ended.err
+    assert "gate at step 2 (step 2), recall@1 > 1: not met with 0." in ended.err
+    shown = invoke(["monitor", "r", "--once", "--json"]).json()
+    assert [gate["passed"] for gate in shown["run"]["evaluated"]["gates"]] == [False]
+    gone_on = invoke(["resume", "r", "--json"])
+    assert gone_on.code == 0, gone_on.err
+    assert [gate["passed"] for gate in gone_on.json()["gates"]] == [True, False, True]
+    page = (place / "r" / "report.html").read_text()
+    for told in ("at step 1 (step 1), recall@1 &gt;= 0: passed with", "recall@1 &gt; 1: not met"):
+        assert told in page
 
 
 def test_what_a_layer_made_of_another_is_said_once(place: Path, invoke: Invoke) -> None:

@@ -57,7 +57,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, value in (summary.get("metrics") or {}).items():
         start = f"  (before training {before[name]:.4f})" if name in before else ""
         rows.append((name, f"{value:.4f}{start}"))
-    rows += what_happened(summary) + remarks(summary)
+    rows += gate_rows(summary) + what_happened(summary) + remarks(summary)
     if summary.get("miner"):
         rows.append(("miner", str(summary["miner"])))
     if digest := str(summary.get("weights_sha256") or ""):
@@ -97,6 +97,19 @@ def last_notes(summary: Mapping[str, Any]) -> list[str]:
             f"the results are not bitwise equal to those of an uninterrupted run: {reasons}"
         )
     return found
+
+
+def gate_text(gate: Mapping[str, Any]) -> str:
+    """'gate at epoch 2 (step 40), recall@10 >= 0.6: passed with 0.6250'"""
+    value, passed = gate.get("value"), gate.get("passed")
+    text = f"gate at {gate.get('at')} (step {gate.get('step')}), {gate.get('need')}"
+    if passed is None or value is None:
+        return f"{text}: not judged yet"
+    return f"{text}: {'passed' if passed else 'not met'} with {value:.4f}"
+
+
+def gate_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [("gate", gate_text(gate).removeprefix("gate ")) for gate in summary.get("gates") or ()]
 
 
 def what_happened(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from ttf.machine.memory.tree import Device, Machine
 from ttf.text.numbers import TIME, clock, duration, metric, moment, rate, size
+from ttf.text.progress.ending import gate_text
 from ttf.text.terminal import Line, Part, wrapped
 from ttf.tools.monitor.cells import Paint, cut, fitted, flow
 from ttf.tools.monitor.nearest_limit import NearestLimit
@@ -104,6 +105,9 @@ def _run_blocks(view: View, run: Run, paint: Paint, width: int) -> Iterator[Bloc
         yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {len(run.losses):,} steps"))])
     if run.evaluated is not None:
         yield from _ranked(5, flow(_evaluated(run.evaluated), width))
+        for gate in run.evaluated.gates:
+            missed = gate.get("passed") is False
+            yield Block(3, [(Part(gate_text(gate), "red" if missed else ""),)])
     if run.checkpoint is not None:
         text = f"step {run.checkpoint.step:,}, {_age(run.checkpoint.age_s)}"
         items = [_labelled("saved", text)]

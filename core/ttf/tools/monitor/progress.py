@@ -107,4 +107,8 @@ class Progress:
 
 
 def _evaluated(line: EvalLine) -> Evaluated:
-    return Evaluated(step=line.get("step", 0), metrics=line.get("metrics", {}))
+    return Evaluated(
+        step=line.get("step", 0),
+        metrics=line.get("metrics", {}),
+        gates=tuple(line.get("gates", ())),
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.machine.memory.tree import Device, Machine, TreeMemory
+from ttf.rundir.documents import GateResult
 from ttf.text.numbers import duration, size
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.processes import Process
@@ -21,6 +22,7 @@ STALE_S: Final = 10.0  # Worth a warning; the supervisor decides what is a hang.
 class Evaluated:
     step: int
     metrics: Mapping[str, float]
+    gates: tuple[GateResult, ...] = ()  # judged by it
 
 
 @dataclass(frozen=True, kw_only=True)

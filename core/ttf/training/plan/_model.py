@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
 from ttf.machine.memory.limits import Limit
+from ttf.rundir.documents import GateResult
 from ttf.text.html import preformatted
 from ttf.text.numbers import duration, size
 
@@ -65,6 +66,7 @@ class Choices:
     evaluations: int = 2
     patience: int = 0
     """Evaluations without gain after which the run ends; 0: never."""
+    gates: tuple[GateResult, ...] = ()  # None is judged yet.
     notes: tuple[str, ...] = ()
 
     @property
@@ -174,6 +176,7 @@ class Plan:
             "parameters": self.choices.parameters,
             "miner": self.choices.miner or None,
             "patience": self.choices.patience,
+            "gates": list(self.choices.gates),
             "arrays": [{**asdict(a), "access": a.access} for a in self.facts.arrays],
             "items": [asdict(item) for item in self.items],
             "anon_bytes": {phase: self.anon_bytes(phase) for phase in PHASES},

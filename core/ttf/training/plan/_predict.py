@@ -12,7 +12,7 @@ from ttf.mining.choose import miner_context
 from ttf.text.numbers import size
 from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
 from ttf.training.remarks import remarks
-from ttf.training.schedule import num_evaluations, num_refreshes
+from ttf.training.schedule import gate_results, num_evaluations, num_refreshes
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
@@ -110,6 +110,7 @@ def _choices(decided: Decided, data: Dataset, policy: DevicePolicy) -> Choices:
         and specs.doc.cost().parameters == 0,
         refreshes=rounds if config.miner.negatives else 0,
         evaluations=1 + num_evaluations(decided.total_steps, config.evaluate.every, decided.order),
+        gates=tuple(gate_results(config.gates, decided.order)),
         patience=config.evaluate.patience if config.evaluate.patience != "auto" else 0,
         notes=(*remarks(decided, data), *filter(None, [fusing(decided.plan)])),
     )

@@ -30,6 +30,7 @@ def _head(plan: Plan) -> str:
     lines = [f"{towers} {where}", f"{c.total_steps:,} optimizer steps of {step}: {pairs}"]
     if 0 < c.patience < c.evaluations - 1:
         lines.append(f"ends early after {c.patience} evaluations without improvement")
+    lines += [f"gate at {g['at']} (step {g['step']:,}): {g['need']}" for g in c.gates]
     # A note is one line, as everywhere: it is searched for.
     return "\n".join([*map(_wrapped, lines), *(f"note: {note}" for note in c.notes)])
 

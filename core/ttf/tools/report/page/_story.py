@@ -9,6 +9,7 @@ from typing import Final
 
 from ttf.errors import ExitCode
 from ttf.text import numbers
+from ttf.text.progress.ending import gate_rows
 from ttf.tools.report.page._read import RunFiles
 
 _WHY: Final[Mapping[int, str]] = {
@@ -51,6 +52,8 @@ def _trained(run: RunFiles) -> Iterator[str]:
         yield from _kept(run)
     else:
         yield from _without_end(run)
+    for _, gate in gate_rows(run.summary):
+        yield f"The gate {gate}."
     yield from _sittings(run)
     yield from _survived(run)
 
