@@ -8,6 +8,7 @@ members of a zip file with a limit; of a remote store the chunks are checked bef
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore, ZipStore
 
 from ttf import BadData, open_inside
@@ -28,6 +30,7 @@ from ttf_storage._zarr_missing import Missing, missing_in
 _METADATA: Final = frozenset({"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"})
 _MOST_SHARD_BYTES: Final = 1 << 29
 _SLACK_BYTES: Final = 64 << 10
+_LONGEST_WAIT_S: Final = 5.0
 
 # The size of a key and its bytes; raises KeyError or FileNotFoundError if there is none.
 Opener = Callable[[str], tuple[int, IO[bytes]]]
@@ -54,6 +57,12 @@ class CheckedStore(WrapperStore[Store]):  # type: ignore[misc]  # zarr is not lo
         self._meta, self._where, self._prefix, self._missing = meta, where, prefix, missing
 
     def close(self) -> None:
+        # zarr reads many chunks at once and leaves at the first error. What the other reads still do
+        # would be told at the end of Python: "Task was destroyed but it is pending!".
+        with contextlib.suppress(
+            RuntimeError
+        ):  # at the end of Python its loop is closed: all ended
+            sync(_others_end())
         super().close()
         if self.archive is not None:
             self.archive.close()
@@ -175,6 +184,12 @@ def _index_in(data: memoryview, span: Any, meta: ArrayMeta) -> memoryview | None
         return data[-length:] if meta.index.at_end else data[:length]
     chunk = isinstance(span, RangeByteRequest) and (meta.index.at_end or span.start >= length)
     return None if chunk else data
+
+
+async def _others_end() -> None:
+    """Waits for everything else that goes on in zarr's loop now."""
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others, timeout=_LONGEST_WAIT_S)
 
 
 def _is_metadata(key: str) -> bool:

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
+from tests.conftest import RunTtf
 from tests.unit.commands.test_data_commands import ROWS, pairs_file  # noqa: F401
 
 
@@ -20,6 +23,22 @@ def test_a_result_that_cannot_be_written_is_a_storage_failure(
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 8, done.stderr
     assert "tandard output" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_nothing_is_printed_after_the_hint_where_many_chunks_are_damaged(
+    tmp_path: Path, run_ttf: RunTtf
+) -> None:
+    """zarr reads many at once; what it had not ended was told at the end of Python."""
+    array = zarr.open_array(
+        str(tmp_path / "rows.zarr"), mode="w", shape=(4000, 8), chunks=(10, 8), dtype="f4"
+    )
+    array[:] = np.random.default_rng(0).standard_normal((4000, 8))
+    for chunk in sorted((tmp_path / "rows.zarr/c").glob("*/0"))[::7]:
+        chunk.write_bytes(chunk.read_bytes()[:20])
+    done = run_ttf("data", "verify", "rows.zarr")
+    assert done.code == 3
+    assert [line.partition(":")[0] for line in done.err.splitlines()][-2:] == ["error", "hint"]
+    assert "Task" not in done.err and "Traceback" not in done.err
 
 
 # -- stopped by a signal
