@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import ConfigError, PluginBroken, PluginUnavailable
 from ttf.host import plugins
-from ttf.machine.processor import usable_processors
 from ttf.machine.thread_variables import FEWER_THREADS, gives_fewer
 
 if TYPE_CHECKING:
@@ -60,11 +59,11 @@ def choose(
 
 def _refuse_threads_that_cannot_help(threads: int) -> None:
     # libgomp ends the process where the system refuses a thread (limit of processes, cgroup).
-    processors = usable_processors()
+    processors = os.cpu_count() or 1
     most = max(_THREADS_ANYWHERE, _THREADS_PER_PROCESSOR * processors)
     if threads > most:
         raise ConfigError(
-            f"device.threads is {threads:,}, but this process may use {processors:,} "
+            f"device.threads is {threads:,}, but this machine has {processors:,} "
             f"processor{'s' if processors != 1 else ''}. The limit is {most:,} threads here.",
             hint="More threads than processors make a run slower. Leave out --threads, or use "
             f"--threads {processors}.",

@@ -12,10 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ttf.errors import StorageError
-from ttf.incidents.backtrace import NativeStacks
 from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, Remedy
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
@@ -46,6 +45,9 @@ from ttf.supervise.events import (
     now,
 )
 from ttf.text.numbers import moment
+
+if TYPE_CHECKING:
+    from ttf.incidents.backtrace import NativeStacks
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
@@ -191,6 +193,8 @@ class RunningTrainer:
         return None
 
     def _allow_core(self) -> None:
+        from ttf.incidents.backtrace import NativeStacks  # only for those who ask for cores
+
         again = ("-m", "ttf", "train", str(self._folder.config), "--in-process")
         self._native = NativeStacks((sys.executable, *again))
         with contextlib.suppress(ProcessLookupError):
