@@ -355,7 +355,7 @@ SUPERVISED = {
 _WATCHED = {
     f"old/{name}"
     for name in (".writer", "faulthandler.txt", "flight.bin", "memory.jsonl", "summary.json")
-} | {"old/stderr.txt", "old/report.html"}
+} | {"old/stderr.txt", "old/report.html", "old/log.txt"}
 """What watching over a run that is continued writes, however it ends."""
 
 
