@@ -44,7 +44,7 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coroner:
+class DeathsOfCommand:
     """What is known of a command that has ended."""
 
     pid: int
@@ -69,11 +69,11 @@ class Coroner:
             return
         unasked = not ended.killed and ended.asked is None
         ends = self.pythons.ends() if unasked and ended.returncode >= 0 else []
-        buried = hidden(ends, self.pid) if ended.returncode == 0 else []
-        if not (ended.failed or ended.vanished or buried):
+        below = hidden(ends, self.pid) if ended.returncode == 0 else []
+        if not (ended.failed or ended.vanished or below):
             return
         own = self._own(ended, folders)
-        for end in buried:
+        for end in below:
             yield self._below(own, end, ended)
         if ended.failed:
             blamed = to_blame(

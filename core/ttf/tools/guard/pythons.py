@@ -1,8 +1,9 @@
 """The Python processes of a command: where they write, what they said last, how they ended.
 
 `site/sitecustomize.py` leaves notes about each of them in the folder of the stacks: start-PID.txt
-(parent, where descriptors 1 and 2 lead), cwd-PID.txt (a link to the folder it works in), said-PID-FD.txt (the end of what went into a pipe or a
-terminal), end-PID.txt (how it was shut down) and, after a crash, stacks-PID.txt.
+(parent, where descriptors 1 and 2 lead), cwd-PID.txt (a link to the folder it works in),
+said-PID-FD.txt (the end of what went into a pipe or a terminal), end-PID.txt (how it was shut down)
+and, after a crash, stacks-PID.txt.
 """
 
 from __future__ import annotations

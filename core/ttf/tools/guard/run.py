@@ -126,7 +126,7 @@ class _Guard:
         self._interpreter = running.interpreter
         finding = None
         kept = self._folder.path
-        for death in running.coroner().deaths(ended, [] if kept is None else [kept]):
+        for death in running.deaths_of_command().deaths(ended, [] if kept is None else [kept]):
             finding = _found(death)
             number = self._folder.incident(death, finding, self._stacks.all())
             listed = ListedIncident(

@@ -20,7 +20,7 @@ from ttf.process.signals import Signals
 from ttf.text.numbers import size
 from ttf.tools.guard.activity import Activity
 from ttf.tools.guard.command import Command
-from ttf.tools.guard.deaths import Coroner, Ended
+from ttf.tools.guard.deaths import DeathsOfCommand, Ended
 from ttf.tools.guard.options import GuardOptions
 from ttf.tools.guard.pythons import Pythons
 from ttf.tools.guard.stacks import Interpreter, Stacks
@@ -331,9 +331,9 @@ class RunningCommand:
     def interpreter(self) -> Interpreter | None:
         return self._stacks.interpreter(self.pid)
 
-    def coroner(self) -> Coroner:
+    def deaths_of_command(self) -> DeathsOfCommand:
         """After `run`."""
-        return Coroner(
+        return DeathsOfCommand(
             pid=self.pid,
             words=self.command.words,
             relayed=self.relay.kept.data(),
