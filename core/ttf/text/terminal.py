@@ -12,7 +12,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 _CODES: Final = {
@@ -256,7 +255,7 @@ def plain(value: Any) -> Any:
         return {str(plain(k)): plain(v) for k, v in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Path):
+    if isinstance(value, os.PathLike):  # pathlib itself costs `ttf --help` a millisecond
         return str(value)
     if hasattr(value, "tolist"):  # numpy and torch, scalars and arrays alike
         return plain(value.tolist())
