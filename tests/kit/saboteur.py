@@ -25,6 +25,7 @@ import json, os, subprocess, sys, threading, time
 from pathlib import Path
 import native_faults
 from ttf import hookimpl
+from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.verified_folders import newest_step
 from ttf_miners.hnswlib_miner import HnswlibFactory
 from ttf_towers.linear import LinearFactory
@@ -37,8 +38,15 @@ CHECKPOINTS = None
 def await_checkpoint():
     """What a death costs must not depend on the disk: no second step is done while one is written."""
     if EVERY and STEP > EVERY and STEP % EVERY == 1 and "TTF_SABOTAGE_HURRIES" not in os.environ:
-        while newest_step(CHECKPOINTS) < STEP - 1:
+        while newest_step(CHECKPOINTS) < STEP - 1 or is_saving():
             time.sleep(0.005)
+
+
+def is_saving():
+    """A checkpoint is there before its thread is free again. One that is due while the thread is not
+    free is passed over, and would be awaited for ever."""
+    flight = CHECKPOINTS.parent / "flight.bin"
+    return flight.exists() and FlightReader(flight).read().saving_since_s is not None
 
 
 def live_so_long():

@@ -112,7 +112,8 @@ def _printed(accumulate: int | None, pattern: str | None) -> Printed | None:
         raise ConfigError(f"--batch is no regular expression: {error}.") from error
     if found.groups < 1:
         raise ConfigError(
-            "--batch has no group, so no number can be taken from it.",
+            "The regular expression of --batch has no group in parentheses, so ttf does not know "
+            "which part of a line is the number of the micro-batch.",
             hint=r"--batch 'batch (\d+)'",
         )
     return Printed(accumulate=accumulate, pattern=found)

@@ -86,7 +86,7 @@ def _lengths(rows_SD: NDArray[np.float32], where: str) -> Iterator[str]:
     if without.any():
         yield (
             f"{where}: {int(without.sum()):,} of {len(lengths):,} checked rows "
-            f"{_what_they_are(lengths[without])} (the first: length {lengths[first]:.3g}). They "
+            f"{_what_they_are(lengths[without])} (the first: norm {lengths[first]:.3g}). They "
             "have no direction, so no query can find them."
         )
     elif len(rows_SD) > 1 and bool((rows_SD == rows_SD[0]).all()):
@@ -97,8 +97,8 @@ def _what_they_are(lengths: NDArray[np.float32]) -> str:
     if not lengths.any():
         return "are zero"
     if (lengths >= _LONGEST).all():
-        return f"are so long (up to {lengths.max():.3g}) that float32 cannot square them"
-    return "are zero, or so short or long that float32 cannot square them"
+        return f"have norms so large (up to {lengths.max():.3g}) that the square does not fit in float32"
+    return "are zero, or their norm is so small or so large that its square does not fit in float32"
 
 
 # --- rows that do not belong together -----------------------------------------------------------

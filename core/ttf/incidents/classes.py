@@ -134,7 +134,7 @@ CLASSES: Final[Mapping[str, About]] = {
         remedy="`--device cpu`",
     ),
     "unknown": About(
-        signature="an exit code and no message that `ttf` knows, or invalid answers of a miner",
+        signature="an exit code, and no known message; or invalid answers of a miner",
         does="restarts unchanged",
         remedy="if a miner gave invalid answers: use another miner",
     ),

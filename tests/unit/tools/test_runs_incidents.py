@@ -79,7 +79,7 @@ def test_the_batch_that_a_guarded_command_printed_gives_its_micro_batch(
     [
         (["--batch", "x"], "--batch needs --accumulate"),
         (["--accumulate", "2", "--batch", "("], "--batch is no regular expression"),
-        (["--accumulate", "2", "--batch", "x"], "--batch has no group"),
+        (["--accumulate", "2", "--batch", "x"], "--batch has no group in parentheses"),
     ],
 )
 def test_a_wrong_pattern_is_refused(

@@ -100,7 +100,7 @@ def check_run_toml(checks: Sequence[Check], wanted: Sequence[str], run_toml: Pat
         missing = [check.id for check in checks if check.of_run]
         if missing:
             raise ConfigError(
-                f"The check{'s' * (len(missing) > 1)} {', '.join(missing)} "
-                f"look{'s' * (len(missing) == 1)} at a configuration, and none was named.",
+                f"The check{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))} "
+                f"need{'s' * (len(missing) == 1)} a configuration, but no RUN.toml was given.",
                 hint=f"ttf doctor RUN.toml --check {missing[0]}",
             )
