@@ -66,7 +66,11 @@ def test_a_row_that_no_pair_uses_may_hold_anything(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "what"),
-    [(0.0, "are zero"), (1e30, "have norms so large"), (1e-30, "are zero, or their norm is so small")],
+    [
+        (0.0, "are zero"),
+        (1e30, "have norms so large"),
+        (1e-30, "are zero, or their norm is so small"),
+    ],
     ids=["zero", "too long", "too short"],
 )
 def test_vectors_without_a_direction_are_refused_or_counted(
