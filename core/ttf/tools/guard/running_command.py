@@ -350,11 +350,9 @@ class RunningCommand:
             self.command.kill_tree()
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
-        if self.native is not None:
-            self.native.close()
-        self.relay.close()
-        self.witness.close()
-        self.pythons.close()
+        for part in (self.native, self.relay, self.witness, self.pythons):
+            if part is not None:
+                part.close()
 
 
 def _output_is_blocked() -> bool:
