@@ -187,10 +187,14 @@ def test_a_limit_of_a_grandchild_counts_and_the_readers_own_does_not() -> None:
     limits_itself = (
         limited("RLIMIT_DATA", GB)
         + "from ttf.machine.memory.watch import Gauge\n"
-        + "print(Gauge(int(sys.argv[1])).read().source)"
+        + "print(Gauge(os.getppid()).read().source)"
+    )
+    # Below a process of its own: our parent has the children of other tests, with their limits.
+    alone = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", "import resource, sys\n" + limits_itself, str(os.getppid())],
+        [sys.executable, "-c", alone, "import os, resource\n" + limits_itself],
         capture_output=True,
         text=True,
         check=True,
