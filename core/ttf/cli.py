@@ -46,7 +46,7 @@ COMMANDS: dict[str, str] = {
 _EPILOG = """\
 \b
 First steps:
-  ttf train                      train on a demo data set, about two minutes
+  ttf train                      train on a demo data set, under a minute
   ttf data inspect pairs.npz     show the content and the problems of a file
   ttf train --pairs pairs.npz --bank bank.npz --out runs/mine
 

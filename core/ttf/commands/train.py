@@ -15,7 +15,7 @@ from ttf.text.terminal import next_command, show_result
 
 _EPILOG = """\b
 Examples:
-  ttf train                                     a demo data set, about two minutes
+  ttf train                                     a demo data set, under a minute
   ttf train --pairs pairs.npz --bank bank.npz   your vectors
   ttf train run.toml --tower mlp --lr 3e-4      a configuration with two changes
   ttf train run.toml --miner hnswlib --plan     only print the memory and time it needs
