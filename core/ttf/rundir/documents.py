@@ -182,7 +182,7 @@ class EvalLine(TypedDict, total=False):
     epoch: int
     metrics: dict[str, float]
     seconds: float
-    gates: list[GateResult]  # Those that were judged by it; missing if none was.
+    gates: list[GateResult]  # All, with the values so far; missing if there are none.
 
 
 # After a mining round.

@@ -25,7 +25,7 @@ from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_leftovers
 from ttf.rundir.verified_folders import prune_tables
 from ttf.text.progress.ending import gate_text
-from ttf.training.checkpoint import RunState, Snapshot
+from ttf.training.checkpoint import RunState, Snapshot, Totals
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
 from ttf.training.mined_negatives import MinedNegatives
@@ -143,7 +143,8 @@ class Recorder:
     def evaluated(self, record: EvalRecord) -> None:
         session = self._session
         judged = self._judged(record)
-        self._note("eval", {**asdict(record), **({"gates": judged} if judged else {})})
+        gates = _gates_so_far(session, self._state.totals)
+        self._note("eval", {**asdict(record), **({"gates": gates} if gates else {})})
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
         self._state.selection.see(record, session.parts.model)
@@ -334,6 +335,12 @@ def _key(gate: GateResult) -> str:
     return f"{gate['at']}: {gate['need']}"
 
 
+def _gates_so_far(session: Session, totals: Totals) -> list[GateResult]:
+    """All gates in the order of the configuration; those that are not judged yet too."""
+    gates = gate_results(session.config.gates, session.decided.order)
+    return [totals.gates.get(_key(gate), gate) for gate in gates]
+
+
 def summary_facts(step: int, session: Session, state: RunState) -> Summary:
     """The part of a summary that does not depend on how the run ends (the rest: `rundir.summary`);
     totals are over all processes of the run."""
@@ -342,7 +349,6 @@ def summary_facts(step: int, session: Session, state: RunState) -> Summary:
     totals = state.totals
     selection = state.selection
     samples = step * decided.plan.samples
-    gates = gate_results(config.gates, decided.order)
     configured = config.miner.name if config.miner.negatives else ""
     return {
         "steps": step,
@@ -358,7 +364,7 @@ def summary_facts(step: int, session: Session, state: RunState) -> Summary:
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
         "predicted_anon_mb": session.predicted_bytes / 1e6,
-        "gates": [totals.gates.get(_key(gate), gate) for gate in gates],
+        "gates": _gates_so_far(session, totals),
         "deviations": list(totals.deviations),
         "notes": list(totals.notes.values()),
         "miner": totals.miner or configured,

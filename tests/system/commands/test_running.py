@@ -132,7 +132,12 @@ def test_gates_are_shown_before_when_and_after_they_are_judged(place: Path, invo
     assert "gate at step 1 (step 1), recall@1 >= 0: passed with 0." in ended.err
     assert "gate at step 2 (step 2), recall@1 > 1: not met with 0." in ended.err
     shown = invoke(["monitor", "r", "--once", "--json"]).json()
-    assert [gate["passed"] for gate in shown["run"]["evaluated"]["gates"]] == [False]
+    assert [gate["passed"] for gate in shown["run"]["evaluated"]["gates"]] == [True, False, None]
+    shown = invoke(["monitor", "r", "--once"]).out
+    assert "gate at step 1 (step 1), recall@1 >= 0: passed with 0." in shown
+    assert "gate at step 3 (step 3), recall@1 <= 1: not judged yet" in shown
+    (line,) = [x for x in invoke(["runs", "show", "r"]).out.splitlines() if "gate at step 2" in x]
+    assert "not met with 0." in line
     gone_on = invoke(["resume", "r", "--json"])
     assert gone_on.code == 0, gone_on.err
     assert [gate["passed"] for gate in gone_on.json()["gates"]] == [True, False, True]

@@ -22,7 +22,7 @@ STALE_S: Final = 10.0  # Worth a warning; the supervisor decides what is a hang.
 class Evaluated:
     step: int
     metrics: Mapping[str, float]
-    gates: tuple[GateResult, ...] = ()  # judged by it
+    gates: tuple[GateResult, ...] = ()  # all, also those to come
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from ttf.errors import DataMissing
 from ttf.rundir.confined import names_in
 from ttf.rundir.documents import InputState, Manifest, Summary
 from ttf.rundir.run_record import RunRecord, Setting
+from ttf.text.progress.ending import gate_text
 from ttf.text.shell import quoted
 
 # A folder with one of these is a run or a guarded command.
@@ -133,6 +134,8 @@ def _result(summary: Summary) -> Iterator[tuple[str, Any]]:
             yield key, summary.get(key)
     for table in ("metrics", "metrics_initial"):
         yield from _flat(table, summary.get(table))
+    for gate in summary.get("gates") or ():
+        yield f"gate at {gate.get('at')}, {gate.get('need')}", gate_text(gate).rpartition(": ")[2]
     if summary.get("incidents"):
         yield "incidents", ", ".join(str(found.get("class")) for found in summary["incidents"])
     if summary.get("hidden"):
