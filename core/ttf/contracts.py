@@ -42,7 +42,6 @@ class Factory(Protocol):
 
     def availability(self) -> Availability:
         """Cheap: looks for the libraries (`importlib.util.find_spec`), never imports them."""
-        ...
 
 
 class VectorSource(Protocol):
@@ -62,17 +61,14 @@ class VectorSource(Protocol):
 
         Raises IndexError for ids out of range, before anything is read.
         """
-        ...
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Rows start..stop, contiguous; a read-only view if no copy is needed and `out` is not
         given."""
-        ...
 
     def fingerprint(self) -> str:
         """Short hex digest that identifies the content, from headers and the container's own
         checksums: it never reads the whole array."""
-        ...
 
 
 class Store(Protocol):
@@ -85,21 +81,17 @@ class Store(Protocol):
 
     def source(self, name: str) -> VectorSource:
         """Raises ArrayMissing (with the closest name) or a BadData subclass."""
-        ...
 
     def describe(self, name: str) -> Mapping[str, Any]:
         """For `ttf data inspect`: keys `stored` (e.g. "stored", "deflated", "zstd"), `mappable`,
         `aligned`, `bytes`; works for members that `source` refuses."""
-        ...
 
     def check_unchanged(self) -> None:
         """Raises DataChanged if a file of the store was replaced, cut or rewritten since it was
         opened; costs one stat call per file."""
-        ...
 
     def verify(self) -> Iterator[str]:
         """Reads everything once; yields one problem per line (wrong checksum, short file)."""
-        ...
 
     def close(self) -> None: ...
 
@@ -115,15 +107,12 @@ class StoreWriter(Protocol):
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ArrayWriter:
         """Opens the next array; write arrays one after another, each complete."""
-        ...
 
     def commit(self) -> None:
         """Flushes, fsyncs and renames into place. Raises if an array is short of rows."""
-        ...
 
     def abort(self) -> None:
         """Removes what was written; does nothing after `commit`."""
-        ...
 
 
 class StorageFactory(Factory, Protocol):
@@ -133,7 +122,6 @@ class StorageFactory(Factory, Protocol):
     def claims(self, uri: str) -> bool:
         """True if it reads this uri. A third-party plugin is asked if its name is the file's
         ending: `storage.parquet` for `bank.parquet`."""
-        ...
 
     def open(self, uri: str) -> Store: ...
 
@@ -181,7 +169,6 @@ class TowerFactory(Factory, Protocol):
     def create(self, shape: TowerShape, options: Any) -> torch.nn.Module:
         """Called after seeding, so that initial weights depend on the run's seed. The module has
         the attributes of `Tower`."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +219,6 @@ class Miner(Protocol):
 
     def build(self, source: VectorSource, workdir: Path) -> None:
         """Called once per source. `workdir` is scratch space that is removed afterwards."""
-        ...
 
     def search(
         self, queries: NDArray[np.float32], k: int
@@ -241,11 +227,9 @@ class Miner(Protocol):
     def save(self, path: Path) -> None:
         """Writes the index into the existing, empty folder `path`; the caller hashes the files.
         Raises StorageError if what was written does not read back."""
-        ...
 
     def load(self, path: Path, source: VectorSource) -> None:
         """The inverse of `save`; the caller has verified the hashes."""
-        ...
 
     def close(self) -> None: ...
 
@@ -257,7 +241,6 @@ class MinerFactory(Factory, Protocol):
         self, rows: int, dim: int, queries: int, k: int, options: Any, context: MinerContext
     ) -> MinerCost:
         """From static rates, never from a timing: the choice must not differ between two runs."""
-        ...
 
     def create(self, options: Any, context: MinerContext) -> Miner: ...
 
@@ -321,16 +304,13 @@ class DevicePolicy(Protocol):
 
     def environment(self) -> Mapping[str, str]:
         """Variables to set before torch loads."""
-        ...
 
     def start(self) -> None:
         """After torch loads: threads, determinism. Called once per process."""
-        ...
 
     def settled(self) -> Mapping[str, Settled]:
         """The "auto" value of each option that may be "auto", also if the user set another value.
         The same in every process of this machine, so it must not depend on timing in this one."""
-        ...
 
     def torch_device(self) -> torch.device: ...
 
@@ -342,23 +322,30 @@ class DevicePolicy(Protocol):
 
     def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
         """Moves a host tensor; returns it unchanged if host and device are one."""
-        ...
 
     def synchronize(self) -> None:
         """Waits for the step's work, so that a fault is raised in the step that caused it."""
-        ...
 
     def memory(self) -> Mapping[str, int]:
         """Bytes by name, e.g. {"allocated": ...}; empty if the device uses the host's memory."""
-        ...
 
     def empty_cache(self) -> None: ...
 
     def rng_state(self) -> dict[str, torch.Tensor]:
         """Every generator that a forward pass on this device may use, including the host's."""
-        ...
 
     def set_rng_state(self, state: Mapping[str, torch.Tensor]) -> None: ...
+
+
+@runtime_checkable
+class StepPacing(Protocol):
+    """What a `DevicePolicy` may have besides, to wait or to empty its cache where its options say."""
+
+    def micro_batch_ended(self) -> None:
+        """After each backward pass of a step."""
+
+    def step_ended(self) -> None:
+        """After the update of the weights, instead of `synchronize`."""
 
 
 class DeviceFactory(Factory, Protocol):
@@ -367,7 +354,6 @@ class DeviceFactory(Factory, Protocol):
 
     def create(self, options: Any, threads: int | None) -> DevicePolicy:
         """`threads` None: the device chooses. Raises PluginUnavailable with the reason."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,8 +96,16 @@ _WORKERS: Final = (
     "there are no DataLoader workers: rows are mapped from the files, and a thread gathers them"
 )
 _CACHES: Final = (
-    "there is no cache of vectors to size or to synchronise: the files are mapped, and the system's "
+    "there is no cache of vectors to size: the files are mapped, and the system's "
     "page cache keeps what is used; memory.budget bounds mining and evaluation"
+)
+_SYNC: Final = (
+    "there is no cache of vectors to synchronise; when a run waits for its device is the option "
+    "sync of the device: ttf config explain sync"
+)
+_EMPTY_CACHE: Final = (
+    "when the cache of the device is emptied is the option empty_cache of the device: "
+    "ttf config explain empty_cache"
 )
 _OUTPUT: Final = "the folder of a run is no setting: ttf train --out DIR"
 _LOGGING: Final = "each step is recorded in metrics.jsonl of the run"
@@ -112,9 +120,18 @@ _NEEDLESS: Final[Mapping[str, str]] = {
     ),
     **_each(
         "l1_mb l2_mb l1_cache_mb l2_cache_mb l1_size_mb l2_size_mb l1_cache_size l2_cache_size "
-        "cache_mb cache_size cache_size_mb chunk chunk_size auto_sync sync_every sync_interval "
-        "sync_every_n_batches mmap use_mmap",
+        "cache_mb cache_size cache_size_mb chunk chunk_size mmap use_mmap",
         _CACHES,
+    ),
+    **_each(
+        "auto_sync sync_every sync_interval sync_steps sync_every_n_batches sync_every_n_steps "
+        "synchronize synchronize_every mps_sync mps_synchronize",
+        _SYNC,
+    ),
+    **_each(
+        "empty_cache_every empty_cache_steps empty_cache_interval clear_cache clear_cache_every "
+        "clear_cache_steps mps_empty_cache torch_empty_cache_steps",
+        _EMPTY_CACHE,
     ),
     **_each(
         "output_dir out_dir save_dir log_dir checkpoint_dir ckpt_dir run_name run_dir "

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.contracts import Kind
+from ttf.contracts import Kind, StepPacing
 from ttf.hookspecs import hookimpl
 from ttf.host import installed, plugins
 
@@ -142,8 +142,10 @@ def _storage(factory: Any) -> Any:
 def _device(factory: Any) -> Any:
     def create(options: Any, threads: int | None) -> Any:
         policy = factory.create(options, threads)
-        dying = _dying_at(_DEVICE_CALL, policy.synchronize)
-        return _Wrapped(policy, name=NAME, synchronize=dying)
+        ended = {"synchronize": _dying_at(_DEVICE_CALL, policy.synchronize)}
+        if isinstance(policy, StepPacing):  # a step of it ends with this instead
+            ended = {"step_ended": _dying_at(_DEVICE_CALL, policy.step_ended)}
+        return _Wrapped(policy, name=NAME, **ended)
 
     return _Wrapped(factory, name=NAME, create=create)
 

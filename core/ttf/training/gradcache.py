@@ -32,6 +32,7 @@ def cached_step(
     loss: Loss,
     rng: Rng,
     before_backward: Callable[[], None] = lambda: None,
+    after_backward: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """Returns the losses (S,) of all samples, detached; adds gradients of their mean to the
     parameters.
@@ -61,6 +62,7 @@ def cached_step(
         if live:
             before_backward()
             torch.autograd.backward([out for out, _ in live], [grad for _, grad in live])
+            after_backward()
     rng.set_rng_state(after)
     return losses
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ttf.config.schema import RunConfig
-from ttf.contracts import DevicePolicy, Precision
+from ttf.contracts import DevicePolicy, Precision, StepPacing
 from ttf.data.dataset import Dataset, Split
 from ttf.data.finite import require_finite_queries
 from ttf.data.loader import MicroBatch, StepHead
@@ -110,10 +110,12 @@ class StepGradients:
                 loss,
                 self.policy,
                 self._enter_backward,
+                self._leave_backward,
             )
         losses_S = loss(torch.cat([self._encode(head, micro) for micro in micro_batches]), None)
         self._enter_backward()
         losses_S.mean().backward()  # type: ignore[no-untyped-call]
+        self._leave_backward()
         return losses_S.detach()
 
     def _accumulated(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
@@ -129,6 +131,7 @@ class StepGradients:
             self._enter_backward()
             (loss_B.sum() / len(head.rows)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss_B.detach())
+            self._leave_backward()
             self.flight.enter(Phase.DATA)
         if docs_KD.requires_grad:
             assert leaf_KD.grad is not None
@@ -157,11 +160,16 @@ class StepGradients:
             loss,
             self.policy,
             self._enter_backward,
+            self._leave_backward,
         )
         return Computed(losses_S=losses_S, docs_KD=docs[0])
 
     def _enter_backward(self) -> None:
         self.flight.enter(Phase.BACKWARD)
+
+    def _leave_backward(self) -> None:
+        if isinstance(self.policy, StepPacing):
+            self.policy.micro_batch_ended()
 
     def _encode(self, head: StepHead, micro: MicroBatch) -> torch.Tensor:
         x = self.policy.to_device(torch.from_numpy(micro.queries.x))
@@ -244,7 +252,11 @@ class Stepper:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._commit(head, computed.docs_KD)
-        self.gradients.policy.synchronize()
+        policy = self.gradients.policy
+        if isinstance(policy, StepPacing):
+            policy.step_ended()
+        else:
+            policy.synchronize()
         return StepResult(loss=loss, grad_norm=norm, extra=computed.extra)
 
     def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:

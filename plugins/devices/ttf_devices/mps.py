@@ -32,14 +32,29 @@ KNOWN_BAD = (
 )
 
 
+CAREFUL = 4  # micro-batches per step, unless the user allows more
+
+
 @dataclass(frozen=True, kw_only=True)
 class MpsOptions:
     max_accumulate: int = option(
-        4,
-        "largest number of micro-batches per optimizer step; many were seen to give wrong numbers",
+        CAREFUL,
+        "largest number of micro-batches per optimizer step; more are suspected of crashes, which "
+        "was never proven: allow more to compare steps of equal size",
         unit="micro-batches",
         ge=1,
         le=65_536,
+    )
+    sync: Literal["step", "micro-batch", "none"] = option(
+        "step",
+        "when the run waits for the device: after each optimizer step, also after each micro-batch, "
+        "or only where it reads a number from the device; changes no number",
+    )
+    empty_cache: Literal["never", "step", "micro-batch"] = option(
+        "never",
+        "when the memory that torch keeps cached on the device is freed: never during training, "
+        "after each optimizer step, or also after each micro-batch; waits for the device, and "
+        "changes no number",
     )
     cpu_fallback: bool = option(
         False, "run operators that mps does not have on the CPU; the data is copied each time"
@@ -50,7 +65,7 @@ class MpsOptions:
 
 
 class MpsPolicy(_host.Accelerator):
-    """Caps accumulation, keeps shapes constant, waits after every step."""
+    """Caps accumulation, keeps shapes constant, waits and empties the cache where it is told to."""
 
     name = "mps"
     constant_shapes = True
@@ -93,7 +108,14 @@ class MpsPolicy(_host.Accelerator):
                 f"mps allows at most {cap} micro-batches per step. The settings ask for "
                 f"{batch_size} x {accumulate} = {asked} samples per step, but a step now has "
                 f"{batch_size} x {granted} = {gets}. For {asked} samples, use --batch-size "
-                f"{larger} --accum {granted}.",
+                f"{larger} --accum {granted}, or allow more micro-batches: --set "
+                f"device.mps.max_accumulate={accumulate}.",
+            )
+        elif granted > CAREFUL:
+            notes.insert(
+                0,
+                f"A step has {granted} micro-batches, because device.mps.max_accumulate is {cap}. "
+                f"More than {CAREFUL} are suspected of crashes on mps, which was never proven.",
             )
         return BatchPlan(micro_batch=batch_size, accumulate=granted, notes=tuple(notes))
 
@@ -111,6 +133,22 @@ class MpsPolicy(_host.Accelerator):
 
     def synchronize(self) -> None:
         self.backend.synchronize()
+
+    def micro_batch_ended(self) -> None:
+        self._pause(
+            waits=self.options.sync == "micro-batch",
+            empties=self.options.empty_cache == "micro-batch",
+        )
+
+    def step_ended(self) -> None:
+        self._pause(waits=self.options.sync != "none", empties=self.options.empty_cache != "never")
+
+    def _pause(self, *, waits: bool, empties: bool) -> None:
+        # Waits first: what the device still uses could not be freed.
+        if waits:
+            self.synchronize()
+        if empties:
+            self.empty_cache()
 
     def memory(self) -> Mapping[str, int]:
         return {

@@ -230,7 +230,10 @@ def _at(tree: Any, path: str) -> Any:
             [
                 "--l1-mb: not needed: there is no cache of vectors",
                 "--l2-mb: not needed",
-                "--sync-every: not needed",
+                (
+                    "--sync-every: not needed: there is no cache of vectors to synchronise; when a run "
+                    "waits for its device is the option sync of the device: ttf config explain sync"
+                ),
                 "--lr-schedule: here it is --set train.schedule=cosine",
                 "--nonsense: no such option.",
             ],
@@ -245,6 +248,17 @@ def test_all_wrong_flags_are_answered_at_once(line: str, said: list[str], invoke
     assert len(problems) == len(said)
     for problem, expected in zip(problems, said, strict=True):
         assert problem.startswith(expected)
+
+
+def test_waiting_for_the_device_and_emptying_its_cache_are_answered_with_its_options(
+    invoke: Invoke,
+) -> None:
+    done = invoke(["train", "--sync", "micro-batch", "--clear-cache-every", "1", "--json"])
+    problems = json.loads(done.out)["error"]["problems"]
+    assert problems[0] == "--sync: here it is --set device.mps.sync=micro-batch"
+    assert "ttf config explain empty_cache" in problems[1]
+    explained = invoke(["config", "explain", "empty_cache"]).out
+    assert "device.mps.empty_cache" in explained and "'never', 'step' or 'micro-batch'" in explained
 
 
 def test_python_is_answered_too() -> None:

@@ -62,6 +62,11 @@ class Survey:
         value = self.flat.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
+    def device_option(self, name: str) -> str | None:
+        """The key of an option of the device in use; None if it has no such option."""
+        key = f"device.{self.flat.get('device.name')}.{name}"
+        return key if key in self.flat else None
+
     @property
     def samples(self) -> int:
         return self.number("train.batch_size") * self.number("train.accumulate")
@@ -138,6 +143,25 @@ def _threads(survey: Survey) -> Factor | str:
         return "it already uses one thread"
     now = max(survey.number(key) for key in edits)
     return Factor(what=f"threads {now} -> 1", edits=edits)
+
+
+def _sync(survey: Survey) -> Factor | str:
+    key = survey.device_option("sync")
+    if key is None:
+        return "the device has no option for it"
+    now = survey.flat[key]
+    if now == "micro-batch":
+        return "it already waits for the device after each micro-batch"
+    return _changed("waiting for the device", key, now, "micro-batch")
+
+
+def _empty_cache(survey: Survey) -> Factor | str:
+    # Both were blamed by somebody: a cache that grows, and emptying it.
+    key = survey.device_option("empty_cache")
+    if key is None:
+        return "the device has no option for it"
+    now = survey.flat[key]
+    return _changed("emptying the cache", key, now, "step" if now == "never" else "never")
 
 
 def _precision(survey: Survey) -> Factor | str:
@@ -262,6 +286,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "accumulation": _accumulation,
     "batch-size": _batch_size,
     "threads": _threads,
+    "sync": _sync,
+    "empty-cache": _empty_cache,
     "precision": _precision,
     "memory-bank": _memory_bank,
     "dropout": _dropout,

@@ -221,8 +221,14 @@ def test_mps_caps_accumulation_and_says_what_the_step_becomes() -> None:
     assert "--batch-size 128 --accum 4" in plan.notes[0]
 
 
-def test_the_cap_of_mps_is_an_option() -> None:
-    assert mps_policy(max_accumulate=16).plan(32, 16).samples == 512
+def test_the_cap_of_mps_is_an_option_and_the_plan_says_that_more_are_allowed() -> None:
+    capped = mps_policy().plan(32, 16)
+    assert "--set device.mps.max_accumulate=16" in capped.notes[0]
+    allowed = mps_policy(max_accumulate=16).plan(32, 16)
+    assert allowed.samples == 512
+    assert "16 micro-batches, because device.mps.max_accumulate is 16" in allowed.notes[0]
+    within = mps_policy(max_accumulate=16).plan(32, 4)
+    assert "max_accumulate" not in " ".join(within.notes)
 
 
 def test_mps_warns_of_recurrent_towers_even_when_asked_for_by_name() -> None:

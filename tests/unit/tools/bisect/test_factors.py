@@ -15,6 +15,8 @@ FLAT: dict[str, Any] = {
     "device.threads": 4,
     "device.name": "gpu0",
     "device.precision": "bf16",
+    "device.gpu0.sync": "step",
+    "device.gpu0.empty_cache": "never",
     "miner.threads": "auto",
     "miner.negatives": 4,
     "miner.isolation": "none",
@@ -68,6 +70,8 @@ def test_ranks_are_in_order_and_settings_come_before_components() -> None:
         ("batch-size", {"train.batch_size": 16, "train.fuse": 1}),
         ("threads", {"device.threads": 1}),
         ("precision", {"device.precision": "fp32"}),
+        ("sync", {"device.gpu0.sync": "micro-batch"}),
+        ("empty-cache", {"device.gpu0.empty_cache": "step"}),
         ("memory-bank", {"loss.memory_bank": 0}),
         ("dropout", {"tower.query.dropout": 0.0}),
         ("isolation", {"miner.isolation": "process"}),
@@ -86,6 +90,12 @@ def test_an_edit_changes_its_ingredient_alone(name: str, edits: dict[str, Any]) 
 def test_a_miner_with_threads_of_its_own_loses_them_too() -> None:
     edits = found({"miner.threads": 2})["threads"].edits
     assert edits == {"device.threads": 1, "miner.threads": 1}
+
+
+def test_a_cache_that_is_emptied_stays_and_waiting_that_is_often_enough_is_passed_over() -> None:
+    paced = {"device.gpu0.empty_cache": "micro-batch", "device.gpu0.sync": "micro-batch"}
+    assert found(paced)["empty-cache"].edits == {"device.gpu0.empty_cache": "never"}
+    assert "sync" not in found(paced)
 
 
 def test_what_is_not_in_the_configuration_is_passed_over_with_the_reason() -> None:
