@@ -57,7 +57,7 @@ chaos: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/codespell core plugins chaos docs examples *.md Makefile
+	$(BIN)/codespell core plugins chaos docs examples twotower-guard *.md Makefile
 
 # mypy --strict over core, plugins, tests, benchmarks and chaos.
 types: $(STAMP)
@@ -67,7 +67,8 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
-# The sdist and the wheel, each installed into an environment of its own, where it trains.
+# The sdist and the wheel, each installed into an environment of its own, where it trains; the wheel
+# of twotower-guard, where it explains a crash.
 package: $(STAMP)
 	.ci/package
 

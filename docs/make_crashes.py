@@ -12,7 +12,8 @@ _HEAD = """# Why did it die?
 Each class of incident has a page: the symptom, the meaning, how `ttf` detects the class, what it is often
 mistaken for, what to do, and the sources. `ttf explain CLASS` prints the same page and adds the matching rows
 of the table of causes. `ttf explain 139` lists the possible classes of an exit code; `ttf explain runs/run-001`
-shows the newest incident of a run. The table of all classes: [incidents](../incidents.md). Terms:
+shows the newest incident of a run. To have these commands beside an environment of your own, without torch:
+`pip install twotower-guard` ([guard](../guard.md#beside-your-own-environment)). The table of all classes: [incidents](../incidents.md). Terms:
 [glossary](../glossary.md).
 
 | class | in a sentence |

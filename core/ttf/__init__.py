@@ -222,6 +222,10 @@ __all__ = [*_HOMES]  # noqa: PLE0604 - names are strings here as anywhere
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ttf' has no attribute {name!r}")
+    if _HOMES[name] == "ttf.api":
+        from ttf.host.distribution import require_full
+
+        require_full(f"ttf.{name}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

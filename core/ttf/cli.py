@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from ttf.errors import ExitCode, Stopped, Told, TtfError
+from ttf.host import distribution
 from ttf.host.version import __version__
 from ttf.text.terminal import Part, echo, line_of
 
@@ -42,14 +43,33 @@ COMMANDS: dict[str, str] = {
     "plugins": "List the installed plugins and their options.",
     "completion": "Print the completion script for your shell.",
 }
+_IS_FULL = distribution.NAME == distribution.FULL
+# Those that twotower-guard has; `ab` and `bisect` compare and examine commands there.
+_OF_THE_CRASH_SIDE = frozenset(
+    {"doctor", "ab", "bisect", "guard", "monitor", "explain", "report", "runs", "completion"}
+)
+HERE = {name: text for name, text in COMMANDS.items() if _IS_FULL or name in _OF_THE_CRASH_SIDE}
 
-_EPILOG = """\
+_OF_CRASH_SIDE = """\
+\b
+First steps:
+  ttf guard -- python train.py   run your script; if it crashes: why, with the evidence
+  ttf doctor --python PATH       examine the environment of your script
+  ttf bisect --command -- python train.py
+  pip install twotower           all of ttf, which trains, in an environment of its own
+
+"""
+_TRAINS = "Train two-tower retrievers on vectors that lie on disk."
+_EXPLAINS = "Find out why a process crashed."
+_OF_FULL = """\
 \b
 First steps:
   ttf train                      train on a demo data set, under a minute
   ttf data inspect pairs.npz     show the content and the problems of a file
   ttf train --pairs pairs.npz --bank bank.npz --out runs/mine
 
+"""
+_EPILOG = """\
 \b
 Streams: results go to standard output, progress and messages to standard error.
 With --json, standard output contains one JSON document and nothing else. A command that
@@ -74,11 +94,13 @@ class LazyGroup(click.Group):
     """A group that knows its commands by name and imports only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(HERE)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name not in HERE:
+            distribution.require_full(f"ttf {cmd_name}")
         import importlib
 
         command = importlib.import_module(f"ttf.commands.{cmd_name}").command
@@ -95,12 +117,12 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(HERE.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        fitting = [(n, h) for n, h in COMMANDS.items() if n.startswith(incomplete)]
+        fitting = [(n, h) for n, h in HERE.items() if n.startswith(incomplete)]
         return [
             *(CompletionItem(name, help=text) for name, text in fitting),
             *click.Command.shell_complete(self, ctx, incomplete),
@@ -109,16 +131,22 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    epilog=_EPILOG,
+    help=_TRAINS if _IS_FULL else _EXPLAINS,
+    epilog=(_OF_FULL if _IS_FULL else _OF_CRASH_SIDE) + _EPILOG,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
         "show_default": True,
     },
 )
-@click.version_option(__version__, "--version", prog_name="ttf", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__,
+    "--version",
+    prog_name="ttf",
+    message="%(prog)s %(version)s" + ("" if _IS_FULL else f" ({distribution.NAME})"),
+)
 def cli() -> None:
-    """Train two-tower retrievers on vectors that lie on disk."""
+    pass
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -166,6 +194,10 @@ def run(argv: Sequence[str]) -> int:
         if problems:
             message = "\n".join(["Some options do not exist:", *(f"  - {p}" for p in problems)])
         return _report(type(usage).__name__, message, hint, ExitCode.USAGE, as_json, problems)
+    except ModuleNotFoundError as error:
+        _debug()
+        told = distribution.missing_library(error)
+        return _report_bug(error, as_json) if told is None else _report_told(told, as_json)
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
             return _leave_quietly()

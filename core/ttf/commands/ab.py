@@ -13,6 +13,7 @@ import click
 from ttf.commands import _options as options
 from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
+from ttf.host import distribution
 from ttf.text.shell import quoted
 from ttf.text.terminal import emit_json, next_command, say, show
 
@@ -170,6 +171,10 @@ def command(
     a number that they print. If there is no clear difference, the result is "same" or "inconclusive: about N more
     repeats". To continue an interrupted study, run the same command again.
     """
+    if files:
+        distribution.require_full(
+            "ttf ab with configurations", instead="ttf ab --command COMMAND --command COMMAND"
+        )
     from ttf.tools.ab.finish import Places
     from ttf.tools.ab.study import ABLimits, ABStudy
 

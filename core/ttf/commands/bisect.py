@@ -13,6 +13,7 @@ import click
 from ttf.commands import _options as options
 from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
+from ttf.host import distribution
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import emit_json, next_command, say, show
@@ -181,6 +182,9 @@ def _study_of_run(words: tuple[str, ...], out: Path | None, given: dict[str, Any
             f"{shlex.join(words)} is not one configuration.",
             hint=f"If it is a command: ttf bisect --command -- {shlex.join(words)}",
         )
+    distribution.require_full(
+        "ttf bisect with a configuration", instead="ttf bisect --command -- COMMAND"
+    )
     toml = toml / "run.toml" if toml.is_dir() else toml
     return _new_or_started(BisectRequest(toml=toml, **given), out)
 

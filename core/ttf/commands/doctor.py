@@ -11,6 +11,7 @@ import click
 from ttf.commands import _options as options
 from ttf.commands._signals import exit_on_signals
 from ttf.errors import ConfigError, ExitCode
+from ttf.host import distribution
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import Part, emit_json, next_command, say, show
@@ -150,5 +151,9 @@ def _what_next(results: list[Result], run_toml: Path | None) -> None:
         next_command(f"ttf doctor{run} --check {quoted(failed[0])} -v")
     elif run_toml is not None:
         next_command(f"ttf train{run}")
+    elif distribution.NAME == distribution.CRASH_SIDE:
+        from ttf.tools.doctor.registry import OF_ANOTHER_PYTHON
+
+        next_command(OF_ANOTHER_PYTHON)
     elif len(results) > 1:
         next_command("ttf doctor RUN.toml   (your data, its plan, three real steps)")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ttf.commands import _options as options
+from ttf.host import distribution
 from ttf.text.shell import quoted
 from ttf.text.tables import table
 from ttf.text.terminal import emit_json, is_terminal, next_command, say, show
@@ -77,9 +78,12 @@ def _show_key(what: str, as_json: bool) -> None:
     """For who looks for a key of the configuration here."""
     import difflib
 
+    from ttf.tools.explain import pages
+
+    if distribution.NAME == distribution.CRASH_SIDE:  # it knows no keys
+        pages.page(what)  # raises, with the closest class
     from ttf.commands.config import print_sections
     from ttf.config import reference
-    from ttf.tools.explain import pages
 
     try:
         found = reference.find(what)

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import pytest
 from filelock import FileLock
+from tests.conftest import ROOT
 from tests.kit.workers import shared_folder
 from tests.system.packages.fresh import (
     COMPLETE,
@@ -16,6 +17,7 @@ from tests.system.packages.fresh import (
     held_by_many,
     make_base,
     make_environment,
+    make_plain,
 )
 
 collect_ignore_glob = ["ttf-*"]
@@ -51,7 +53,7 @@ def project_wheel(of_all_workers: Path) -> Path:
     done = of_all_workers / "project-wheel"
     with FileLock(of_all_workers / "project-wheel.lock"):
         if not done.exists():
-            wheel = build_wheel(Path(__file__).parents[3], of_all_workers / "wheel")
+            wheel = build_wheel(ROOT, of_all_workers / "wheel")
             done.write_text(str(wheel))
     return Path(done.read_text())
 
@@ -85,6 +87,29 @@ def installed_once(environments: MakeEnvironment, of_all_workers: Path) -> Insta
             return environment
 
     return installed
+
+
+@pytest.fixture(scope="session")
+def guard_wheel(of_all_workers: Path) -> Path:
+    """The wheel of twotower-guard as it is now."""
+    done = of_all_workers / "guard-wheel"
+    with FileLock(of_all_workers / "guard-wheel.lock"):
+        if not done.exists():
+            wheel = build_wheel(ROOT / "twotower-guard", of_all_workers / "wheel-of-guard")
+            done.write_text(str(wheel))
+    return Path(done.read_text())
+
+
+@pytest.fixture(scope="session")
+def crash_side(of_all_workers: Path, guard_wheel: Path) -> FreshEnvironment:
+    """An environment as `pip install twotower-guard` makes it, with nothing below it."""
+    folder = of_all_workers / "crash-side"
+    environment = FreshEnvironment(folder=folder)
+    with FileLock(of_all_workers / "crash-side.lock"):
+        if not (folder / COMPLETE).exists():
+            make_plain(folder, guard_wheel)
+            (folder / COMPLETE).touch()
+    return environment
 
 
 @pytest.fixture

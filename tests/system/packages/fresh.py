@@ -143,6 +143,13 @@ def make_base(folder: Path, wheel: Path) -> None:
     _install(folder / "bin" / "python", f"twotower[{EXTRAS}] @ {wheel.as_uri()}")
 
 
+def make_plain(folder: Path, wheel: Path) -> None:
+    """An environment with a wheel and what it needs, compiled as a user's pip compiles it."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    pip("--python", folder / "bin" / "python", "install", "--quiet", "--retries", "2",
+        "--timeout", "30", "--constraint", CONSTRAINTS, wheel)  # fmt: skip
+
+
 def make_environment(folder: Path, base: Path, *below: FreshEnvironment) -> FreshEnvironment:
     """An environment that has the packages of the base and of others, and place for more."""
     venv.create(folder, with_pip=False, symlinks=True)

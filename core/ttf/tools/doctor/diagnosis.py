@@ -94,7 +94,10 @@ def check_run_toml(checks: Sequence[Check], wanted: Sequence[str], run_toml: Pat
     """Raises ConfigError before any check runs: the user should not wait for it."""
     if run_toml is not None:
         from ttf.config import files
+        from ttf.host.distribution import require_full
+        from ttf.tools.doctor.registry import OF_ANOTHER_PYTHON
 
+        require_full("ttf doctor with a configuration", instead=OF_ANOTHER_PYTHON)
         files.read(run_toml)
     elif wanted:
         missing = [check.id for check in checks if check.of_run]

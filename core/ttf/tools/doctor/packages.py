@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ttf.hookspecs import Verdict
 from ttf.host import plugin_list, plugins as host
+from ttf.host.distribution import CRASH_SIDE, FULL, NAME
 from ttf.host.version import __version__
 from ttf.supervise.isolated_tasks import WAITS_S, Ended, Task, run_all
 from ttf.tools.doctor import known_bad, task_failures
@@ -58,7 +59,7 @@ def judged(rows: list[known_bad.Row], here: Mapping[str, str], old: list[str]) -
                       if n in here)  # fmt: skip
     if not bad and not old:
         known = f"; ttf avoids {len(guarded)} known fault(s)" if guarded else ""
-        return ok(f"{shown}: no known problem{known}", *evidence)
+        return ok(f"{shown or 'no numeric library'}: no known problem{known}", *evidence)
     remedy = " ".join(dict.fromkeys([*(row.remedy for row in bad), *(_UPGRADE for _ in old[:1])]))
     first = (
         old[0] if old else f"{_names_and_versions(bad[0], here)}: {bad[0].what} ({bad[0].issue})"
@@ -69,7 +70,7 @@ def judged(rows: list[known_bad.Row], here: Mapping[str, str], old: list[str]) -
     return warn(f"{first}{more}.", *evidence, remedy=remedy)
 
 
-_UPGRADE: Final = 'pip install --upgrade "twotower[all]"'
+_UPGRADE: Final = f'pip install --upgrade "{NAME}{"[all]" if NAME == FULL else ""}"'
 
 
 def _names_and_versions(row: known_bad.Row, here: Mapping[str, str]) -> str:
@@ -81,9 +82,9 @@ def _fault_line(row: known_bad.Row, here: Mapping[str, str]) -> str:
 
 
 def too_old(here: Mapping[str, str]) -> Iterator[str]:
-    """Distributions older than twotower requires; an optional one counts only if it is installed."""
+    """Distributions older than ours requires; an optional one counts only if it is installed."""
     try:
-        wanted = metadata.requires(host.OURS) or []
+        wanted = metadata.requires(NAME) or []
     except metadata.PackageNotFoundError:
         return
     for line in dict.fromkeys(wanted):
@@ -92,9 +93,9 @@ def too_old(here: Mapping[str, str]) -> Iterator[str]:
             continue
         name, spec, optional = normal(found[1]), found[2].strip(), "extra" in (found[3] or "")
         if name not in here and not optional:
-            yield f"{name} is not installed, but twotower needs it ({spec or 'any version'})"
+            yield f"{name} is not installed, but {NAME} needs it ({spec or 'any version'})"
         elif name in here and not known_bad.fits(here[name], spec):
-            yield f"{name} {here[name]} is installed, but twotower needs {spec}"
+            yield f"{name} {here[name]} is installed, but {NAME} needs {spec}"
 
 
 # --- impostor --------------------------------------------------------------------------------------
@@ -108,32 +109,43 @@ def look_for_impostor(_: Examination) -> Verdict:
         versions = ", ".join(dist.version for dist in found)
         return fail(
             f"The distribution ttf ({versions}) is installed. It is a different program, and its "
-            "module and its command have the same name as those of twotower.",
+            f"module and its command have the same name as those of {NAME}.",
             *evidence,
-            remedy="pip uninstall ttf, then: pip install --force-reinstall --no-deps twotower",
+            remedy=f"pip uninstall ttf, then: {_AGAIN}",
         )
-    here = installed_versions().get(host.OURS)
+    versions_here = installed_versions()
+    here = versions_here.get(NAME)
     if here is None:
         return warn(
-            "ttf can be imported, but the distribution twotower is not installed, so ttf finds "
+            f"ttf can be imported, but the distribution {NAME} is not installed, so ttf finds "
             "none of its plugins.",
             *evidence,
             remedy=(
                 "In the folder of the project: pip install -e . Without the project: pip "
-                "install twotower"
+                f"install {NAME}"
             ),
         )
     if here != __version__:
         return warn(
-            f"The installed metadata belongs to twotower {here}, but the code has the version "
+            f"The installed metadata belongs to {NAME} {here}, but the code has the version "
             f"{__version__}.",
             *evidence,
             remedy=(
                 "In the folder of the project: pip install -e . Without the project: pip "
-                "install --force-reinstall twotower"
+                f"install --force-reinstall {NAME}"
             ),
         )
-    return ok(f"ttf belongs to twotower {here}", *evidence)
+    if NAME == FULL and CRASH_SIDE in versions_here:
+        return ok(
+            f"ttf belongs to {NAME} {here}; {CRASH_SIDE} {versions_here[CRASH_SIDE]} is installed "
+            "as well, and not used",
+            *evidence,
+            f"removing {CRASH_SIDE} also removes the command ttf; it comes back with: {_AGAIN}",
+        )
+    return ok(f"ttf belongs to {NAME} {here}", *evidence)
+
+
+_AGAIN: Final = f"pip install --force-reinstall --no-deps {NAME}"
 
 
 # --- plugins ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ttf.errors import UnknownName
+from ttf.host import distribution
 from ttf.tools.doctor import (
     coload,
     devices,
@@ -19,6 +20,8 @@ from ttf.tools.doctor import (
 )
 from ttf.tools.doctor.check import Check
 from ttf.tools.doctor.plugin_checks import foreign_checks
+
+OF_ANOTHER_PYTHON: Final = "ttf doctor --python PATH   (the Python of your script)"
 
 OURS_ALL: Final = (
     Check(
@@ -67,9 +70,17 @@ OURS_ALL: Final = (
 )
 
 
+# Of our own runs and plugins, which twotower-guard does not have.
+_OF_TRAINING: Final = frozenset(
+    {"config", "plugins", "torch", "device", "coload", "data", "plan", "steps"}
+)
+
+
 def all_checks() -> list[Check]:
     """Our checks, then those of plugins; imports no plugin."""
-    return [*OURS_ALL, *foreign_checks({check.id for check in OURS_ALL})]
+    trains = distribution.NAME == distribution.FULL
+    ours = [check for check in OURS_ALL if trains or check.id not in _OF_TRAINING]
+    return [*ours, *foreign_checks({check.id for check in OURS_ALL})]
 
 
 def chosen(ids: Sequence[str]) -> list[Check]:
@@ -77,6 +88,8 @@ def chosen(ids: Sequence[str]) -> list[Check]:
     every = all_checks()
     known = {check.id for check in every}
     for name in ids:
+        if name in _OF_TRAINING:
+            distribution.require_full(f"The check {name}", instead=OF_ANOTHER_PYTHON)
         if name not in known:
             raise UnknownName("check", name, known)
     return [check for check in every if not ids or check.id in ids]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ttf.errors import ExitCode, TtfError
 from ttf.hookspecs import Status, Verdict
+from ttf.host.distribution import FULL, NAME
 from ttf.host.plugins import OURS
 from ttf.text.terminal import Line, Part, is_terminal, line_of, wrapped
 from ttf.tools.doctor.check import DOCS, Check, skip, warn
@@ -145,5 +146,5 @@ def last_line(results: Sequence[Result], *, all_made: bool) -> Part:
         return Part(f"{text}{', '.join(of['warn'])}.", "bold yellow")
     if not made:
         return Part("No check could run.")
-    ready = " Ready to train." if all_made else ""
+    ready = " Ready to train." if all_made and NAME == FULL else ""
     return Part(f"{checks}, all ok.{ready}", "bold green")
