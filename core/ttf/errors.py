@@ -35,6 +35,8 @@ class TtfError(Exception):
     """A failure with a message for the user; `str()` is the message without the hint."""
 
     exit_code: ExitCode = ExitCode.OUR_FAULT
+    # Those that reached the supervisor of a run which ended with this error, up to its very end.
+    signals: Sequence[int] = ()
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

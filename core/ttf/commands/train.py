@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import click
 
 from ttf.commands import _configuration as configuration, _options as options
 from ttf.errors import ConfigError
+from ttf.rundir.documents import DECISION
 from ttf.text.shell import quoted
 from ttf.text.terminal import next_command, show_result
 
@@ -19,6 +20,7 @@ Examples:
   ttf train --pairs pairs.npz --bank bank.npz   your vectors
   ttf train run.toml --tower mlp --lr 3e-4      a configuration with two changes
   ttf train run.toml --miner hnswlib --plan     only print the memory and time it needs
+  ttf train a.toml --else b.toml                b if a dies beyond its remedies or misses a gate
   ttf train --pairs windows.npz --context context.npz --bank bank.npz --set miner.negatives=8
 \b
 A flag overrides --set, --set overrides RUN.toml, and RUN.toml overrides the default.
@@ -32,6 +34,16 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 @click.argument("run_toml", type=options.PATH, required=False, metavar="[RUN.toml]")
 @options.path("--out", help="Folder of the run. [default: runs/run-001, ...]")
 @configuration.flags
+@click.option(
+    "--else",
+    "others",
+    type=options.PATH,
+    multiple=True,
+    metavar="OTHER.toml",
+    help="Train this configuration if RUN.toml crashes beyond its remedies or misses a gate; can be "
+    "given several times, tried in this order. All are checked first. All other options count for "
+    "each of them; the runs are OUT/a, OUT/b. [default of OUT: runs/else-001, ...]",
+)
 @options.path("--resume", metavar="DIR", help="Continue this run, like ttf resume.")
 @click.option(
     "--allow-remote/--no-remote",
@@ -50,6 +62,7 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
 def command(
     run_toml: Path | None,
     out: Path | None,
+    others: tuple[Path, ...],
     sets: tuple[str, ...],
     safe: bool,
     resume: Path | None,
@@ -67,12 +80,28 @@ def command(
     """
     given = configuration.given(flags)
     if resume is not None:
-        others = {str(run_toml): run_toml, "--out": out, "--set": sets, "--plan": plan}
-        _refuse([name for name, value in others.items() if value] + [*given] + ["--safe"] * safe)
+        beside: dict[str, Any] = {
+            str(run_toml): run_toml,
+            "--else": others,
+            "--out": out,
+            "--set": sets,
+        }
+        beside["--plan"] = plan
+        _refuse([name for name, value in beside.items() if value] + [*given] + ["--safe"] * safe)
         resume_here(resume, as_json, in_process, allow_remote=bool(allow_remote))
         return
-    from ttf import api
+    plain = {name: str(v) if isinstance(v, Path) else v for name, v in given.items()}
+    remedies = False if configuration.NO_REMEDIES in given else None
+    if others:
+        files = _all_files(run_toml, others, in_process=in_process)
+        from ttf.commands import _decision as decision
 
+        terms = decision.terms_of(sets, plain, safe=safe, remedies=remedies)
+        if plan:
+            decision.plans(files, terms, as_json)
+        else:
+            decision.begin(files, out, terms, remote=allow_remote is not False, as_json=as_json)
+        return
     if plan:
         from ttf.config.resolve import resolve
         from ttf.training.launch import plan_resolved
@@ -82,6 +111,7 @@ def command(
         if predicted.fits:
             next_command(_command_line(run_toml, out, sets, given, safe=safe))
         return
+    from ttf import api
     from ttf.rundir.request import TrainRequest
     from ttf.rundir.run_folder import RunFolder
 
@@ -90,9 +120,9 @@ def command(
         run_dir=str(folder.path),
         config=None if run_toml is None else str(run_toml),
         sets=sets,
-        flags={name: str(v) if isinstance(v, Path) else v for name, v in given.items()},
+        flags=plain,
         safe=safe,
-        remedies=False if configuration.NO_REMEDIES in given else None,
+        remedies=remedies,
         remote=allow_remote is not False,
         json=as_json,
     )
@@ -108,6 +138,21 @@ def _refuse(beside_resume: list[str]) -> None:
             hint="To change something, start a new run from the folder's run.toml: "
             "ttf train RUN_DIR/run.toml --out NEW_DIR, with your flags.",
         )
+
+
+def _all_files(run_toml: Path | None, others: Sequence[Path], *, in_process: bool) -> list[Path]:
+    """Those of --else after the first. Raises ConfigError."""
+    if run_toml is None:
+        raise ConfigError(
+            "--else needs a configuration that is tried first.",
+            hint=f"ttf train FIRST.toml --else {quoted(others[0])}",
+        )
+    if in_process:
+        raise ConfigError(
+            "--else does not go with --in-process: a crash would end the decision too.",
+            hint=f"For a debugger, train one of them: ttf train {quoted(run_toml)} --in-process",
+        )
+    return [run_toml, *others]
 
 
 def _command_line(
@@ -135,6 +180,16 @@ def resume_here(
     run_dir: Path, as_json: bool, in_process: bool, *, allow_remote: bool = False
 ) -> None:
     """Runs `ttf resume` and `ttf train --resume`."""
+    if (run_dir / DECISION).is_file():
+        from ttf.commands import _decision as decision
+
+        if in_process:
+            raise ConfigError(
+                f"{run_dir} holds a decision of ttf train --else, which has no --in-process.",
+                hint=f"Resume one of its runs: ttf runs list {quoted(run_dir)}",
+            )
+        decision.resume(run_dir, allow_remote=allow_remote, as_json=as_json)
+        return
     from ttf import api
     from ttf.rundir.run_folder import RunFolder
 

@@ -71,6 +71,7 @@ class Signals:
         self._before: dict[int, Any] = {}
         self._ours, self._theirs = socket.socketpair()
         self._pending: list[int] = []
+        self.seen: list[int] = []  # also those that nobody took
         self._wakeup = -1
 
     def fileno(self) -> int:
@@ -103,6 +104,7 @@ class Signals:
 
     def _on_signal(self, signum: int, _: object) -> None:
         self._pending.append(signum)
+        self.seen.append(signum)
 
 
 def wait_for(signals: Signals, timeout_s: float) -> None:

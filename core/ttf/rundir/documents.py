@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypedDict
 # Of the files of a run's folder, in manifest.json as `format`. A version that writes files which an
 # earlier one would read wrongly has a higher number.
 RUN_FORMAT: Final = 1
+# In the folder of `ttf train A.toml --else B.toml`, which holds the runs of A and B.
+DECISION: Final = "decision.json"
 
 # --- summary.json --------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from ttf.rundir.confined import (
     refuse_foreign,
     write_inside,
 )
-from ttf.rundir.documents import RUN_FORMAT, Manifest, Summary
+from ttf.rundir.documents import DECISION, RUN_FORMAT, Manifest, Summary
 from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
 from ttf.rundir.removing import remove_if_possible, remove_if_there, remove_leftovers
@@ -110,15 +110,14 @@ class RunFolder:
             folder._made = made
             folder._made_parent = made_parent
             folder._acquire(tidy=False)
-            if folder.config.exists():
+            decided = (path / DECISION).exists()
+            if decided or folder.config.exists():
                 folder.close()
-                again = quoted(path)
+                what, again = "decision" if decided else "run", quoted(path)
                 raise ConfigError(
-                    f"{path} already contains a run.",
-                    hint=(
-                        f"To continue the run: ttf resume {again}. For a new run, choose "
-                        "another --out."
-                    ),
+                    f"{path} already contains a {what}.",
+                    hint=f"To continue the {what}: ttf resume {again}. For a new run, choose "
+                    "another --out.",
                 )
             folder.make_folders()
         except (OSError, StorageError) as error:
@@ -180,10 +179,10 @@ class RunFolder:
     def existing(cls, path: Path) -> RunFolder:
         folder = cls(path)
         if not folder.config.is_file():
-            raise DataMissing(
-                f"{path} is not a run folder: it has no run.toml.",
-                hint="Use the folder that ttf train printed, for example runs/run-001.",
-            )
+            hint = "Use the folder that ttf train printed, for example runs/run-001."
+            if (path / DECISION).is_file():
+                hint = f"It holds the runs of ttf train --else: ttf runs show {quoted(path)}"
+            raise DataMissing(f"{path} is not a run folder: it has no run.toml.", hint=hint)
         folder.refuse_newer()
         return folder
 

@@ -92,7 +92,8 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
         except Stopped:
             supervisor.journal.note_end("stopped")
             raise
-        except TtfError:
+        except TtfError as error:
+            error.signals = signals.seen
             supervisor.journal.note_end("failed")
             raise
         finally:

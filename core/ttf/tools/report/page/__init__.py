@@ -7,9 +7,19 @@ from pathlib import Path
 from ttf.rundir.outputs import write_output
 from ttf.text.secrets import Secrets
 from ttf.tools.report.page._read import RunFiles, is_reportable, read_run, struck
-from ttf.tools.report.page._render import page_of
+from ttf.tools.report.page._render import CARDS, page_of, values_of
 
-__all__ = ["FILE", "RunFiles", "is_reportable", "page_of", "read_run", "struck", "write_page"]
+__all__ = [
+    "CARDS",
+    "FILE",
+    "RunFiles",
+    "is_reportable",
+    "page_of",
+    "read_run",
+    "struck",
+    "values_of",
+    "write_page",
+]
 
 FILE = "report.html"
 

@@ -23,7 +23,7 @@ from ttf.tools.report.render import cut, render
 _TEMPLATE: Final = Path(__file__).with_name("run.html")
 _OUR_FAULT: Final = "This is a bug in ttf. Please report it with the text above."
 # The number of last incidents with a card; the page takes the first number that fits.
-_CARDS: Final = (60, 25, 8, 0)
+CARDS: Final = (60, 25, 8, 0)
 _MOST_INCIDENTS: Final = 100
 # Values of the summary on top of the page.
 _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
@@ -44,7 +44,13 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
 
 
 def page_of(run: RunFiles) -> bytes:
-    values = {
+    values = values_of(run)
+    return render(_TEMPLATE, ({**values, "num_cards": num} for num in CARDS))
+
+
+def values_of(run: RunFiles) -> dict[str, Any]:
+    """For run.html and what it includes, without `num_cards`."""
+    return {
         "run": run,
         "status": status_of(run),
         "story": story(run),
@@ -61,7 +67,6 @@ def page_of(run: RunFiles) -> bytes:
         "defaults": [setting for setting in run.config if setting.origin == "default"],
         "environment": list(_flat("", run.manifest)),
     }
-    return render(_TEMPLATE, ({**values, "num_cards": num} for num in _CARDS))
 
 
 def _hint(summary: Summary) -> str:
