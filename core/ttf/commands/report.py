@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
+from ttf.rundir.documents import DECISION
 from ttf.text.numbers import size
 from ttf.text.shell import quoted
 from ttf.text.terminal import emit_json, next_command, say, show
@@ -39,7 +40,8 @@ addresses and tokens are removed; the README.txt of the bundle counts them."""
 )
 @options.as_json
 def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
-    """Write one HTML page about a run, a study of ttf ab, or a command under ttf guard."""
+    """Write one HTML page about a run, a study of ttf ab, a decision of ttf train --else, or a
+    command under ttf guard."""
     from ttf.tools.ab.study import ABStudy
     from ttf.tools.report import make
 
@@ -72,7 +74,8 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
         after = f"ttf report {quoted(run_dir)} --bundle bundle.zip"
     else:
         after = f"unzip -p {quoted(packed.path)} README.txt"
-    if not as_json and not ABStudy.holds_one(run_dir):
+    decision = (run_dir / DECISION).is_file()
+    if not as_json and not decision and not ABStudy.holds_one(run_dir):
         next_command(after)
 
 

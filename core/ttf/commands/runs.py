@@ -10,6 +10,7 @@ import click
 
 from ttf.commands import _options as options, runs_incidents
 from ttf.errors import ConfigError
+from ttf.rundir.documents import DECISION
 from ttf.text.numbers import duration, moment
 from ttf.text.shell import quoted
 from ttf.text.tables import table
@@ -84,13 +85,17 @@ def list_(folders: tuple[Path, ...], metric: str, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Also default values, and digests.")
 @options.as_json
 def show_(run_dir: Path, everything: bool, as_json: bool) -> None:
-    """Show a run: result, configuration with origins, data, environment.
+    """Show a run: result, configuration with origins, data, environment. Of a decision of ttf train
+    --else: what came of each configuration.
 
     With --json: {"path", "kind", "began", "result", "configuration", "data", "environment",
     "problems"}.
     """
     from ttf.tools.runs.facts import read_facts
 
+    if (run_dir / DECISION).is_file():
+        _show_decision(run_dir, as_json)
+        return
     run = read_facts(run_dir)
     if as_json:
         emit_json({**_heading(run), **run.sections, "problems": run.problems})
@@ -146,6 +151,19 @@ def diff_(run_dirs: tuple[Path, ...], as_json: bool) -> None:
         show(table(cells, head))
         show()
     say("One run of each proves little: ttf ab compares configurations with several seeds.")
+
+
+def _show_decision(folder: Path, as_json: bool) -> None:
+    from ttf.tools.decision.record import Decision
+    from ttf.tools.decision.words import rows
+
+    decision = Decision.read(folder)
+    if as_json:
+        emit_json({"path": str(folder), "kind": "decision", **decision.document()})
+        return
+    show(Part(str(folder), "bold"))
+    show(table(rows(decision)))
+    next_command(f"ttf runs show {quoted(decision.run_of(decision.shown))}")
 
 
 def _is_plain(key: str) -> bool:

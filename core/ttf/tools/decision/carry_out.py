@@ -70,13 +70,11 @@ def _tried(
     before = last_incident(run)
     try:
         return train(candidate), None
-    except _FALLS as error:
-        return {}, error
-    except PluginBroken as error:  # either a death in its code, or it could not be loaded
-        if last_incident(run) == before:
-            raise
-        return {}, error
     except (TtfError, Stopped) as error:
+        # A broken plugin: the run died in its code, or it could not be loaded.
+        died = isinstance(error, PluginBroken) and last_incident(run) != before
+        if isinstance(error, TtfError) and (died or isinstance(error, _FALLS)):
+            return {}, error
         again = f"ttf resume {quoted(decision.folder)}"
         error.hint = error.hint.replace(f"ttf resume {quoted(run)}", again)
         error.details["decision"] = decision.document()

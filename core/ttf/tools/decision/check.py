@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ttf.errors import ConfigError, Told
 from ttf.process.error_document import from_document
@@ -33,7 +33,7 @@ def num_gates(candidates: Sequence[Candidate], terms: Terms, *, remote: bool) ->
         zip(candidates, found, strict=True), 2
     ):
         if first["flat"] == second["flat"]:
-            raise _same(one, other, terms.flags)
+            raise _same(one, other, terms)
     return [answer["gates"] for answer in found]
 
 
@@ -46,10 +46,10 @@ def _one_of(refused: Sequence[tuple[Candidate, Told]]) -> Told:
     return error
 
 
-def _same(one: Candidate, other: Candidate, flags: Mapping[str, Any]) -> ConfigError:
+def _same(one: Candidate, other: Candidate, terms: Terms) -> ConfigError:
     names = f"{Path(one.file).name} and {Path(other.file).name}"
-    told = ", ".join(flags)
-    also = f" Flags count for all of them, here {told}." if flags else ""
+    told = ", ".join([*terms.flags, *(f"--set {text}" for text in terms.sets)])
+    also = f" Options count for all of them, here {told}." if told else ""
     return ConfigError(
         f"{names} are the same configuration: what ends the one would end the other.",
         hint=f"Change a value in the second file.{also}",

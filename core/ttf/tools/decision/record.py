@@ -231,6 +231,11 @@ def named(files: Sequence[Path]) -> tuple[Candidate, ...]:
     """Raises ConfigError if there are too many, one is given twice or cannot be read."""
     if len(files) > MOST:
         raise ConfigError(f"{len(files)} configurations are too many: at most {MOST}.")
+    missing = [str(file) for file in files if not file.is_file()]
+    if missing:
+        raise ConfigError(
+            f"There is no file {', '.join(missing)}.", hint="Nothing was trained. Check the path."
+        )
     whole = [file.absolute() for file in files]
     twice = next((file for file in whole if whole.count(file) > 1), None)
     if twice is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import ConfigError, DataMissing
+from ttf.rundir.documents import DECISION
 from ttf.rundir.run_folder import noted_pid
 from ttf.text.shell import quoted
 from ttf.tools.monitor import system
@@ -33,7 +34,13 @@ def find(text: str) -> Target:
     """From the user's text. Raises ConfigError, DataMissing."""
     if text.isdecimal():
         return _of_process(int(text))
-    return _of_folder(Path(text))
+    folder = Path(text)
+    if (folder / DECISION).is_file():
+        from ttf.tools.decision.record import Decision
+
+        decision = Decision.read(folder)
+        folder = decision.run_of(decision.shown)
+    return _of_folder(folder)
 
 
 def _of_process(pid: int) -> Target:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ttf.errors import ConfigError, DataMissing, StorageError
+from ttf.rundir.documents import DECISION
 from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
@@ -65,7 +66,13 @@ def check(run_dir: Path, outputs: dict[str, Path | None]) -> None:
     if not run_dir.is_dir():
         raise DataMissing(f"{run_dir} is a file, but a run is a folder.", hint=_HINT)
     (_, out), (bundle_name, bundle) = outputs.items()
-    if ABStudy.holds_one(run_dir):
+    if (run_dir / DECISION).is_file():
+        if bundle is not None:
+            raise ConfigError(
+                f"{bundle_name} needs a single run, but this is a decision of ttf train --else.",
+                hint=f"Give one of its runs: ttf runs list {quoted(run_dir)}",
+            )
+    elif ABStudy.holds_one(run_dir):
         if bundle is not None:
             raise ConfigError(
                 f"{bundle_name} needs a single run, but this is a study.",
@@ -104,6 +111,10 @@ def write(run_dir: Path, out: Path | None) -> Path:
     from ttf.tools.report.page import write_page
 
     try:
+        if (run_dir / DECISION).is_file():
+            from ttf.tools.decision.page import write_page as write_decision
+
+            return write_decision(run_dir, out)
         if ABStudy.holds_one(run_dir):
             from ttf.tools.ab.finish import rewrite_page
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ttf.errors import DataMissing
 from ttf.rundir.confined import names_in
-from ttf.rundir.documents import InputState, Manifest, Summary
+from ttf.rundir.documents import DECISION, InputState, Manifest, Summary
 from ttf.rundir.run_record import RunRecord, Setting
 from ttf.text.progress.ending import gate_text
 from ttf.text.shell import quoted
@@ -71,7 +71,7 @@ def read_facts(path: Path) -> RunFacts:
 
 
 def runs_in(folders: list[Path]) -> list[Path]:
-    """The runs among these folders and directly inside them. Raises DataMissing if one is no
+    """The runs among these folders, directly inside them, and in decisions there. Raises DataMissing if one is no
     folder."""
     found: list[Path] = []
     for folder in folders:
@@ -82,8 +82,16 @@ def runs_in(folders: list[Path]) -> list[Path]:
         if _is_run(folder):
             found.append(folder)
         else:
-            found += [p for name in names_in(folder, folder) if _is_run(p := folder / name)]
+            found += _runs_below(folder)
     return list(dict.fromkeys(found))
+
+
+def _runs_below(folder: Path) -> Iterator[Path]:
+    for name in names_in(folder, folder):
+        if _is_run(path := folder / name):
+            yield path
+        elif (path / DECISION).is_file():
+            yield from (p for inner in names_in(path, path) if _is_run(p := path / inner))
 
 
 def _is_run(path: Path) -> bool:
