@@ -72,6 +72,8 @@ def _carry_out(decision: Decision, *, remote: bool, as_json: bool) -> None:
     except (TtfError, Stopped) as error:
         decision.abandon()
         error.details.setdefault("decision", decision.document())
+        if isinstance(error, Stopped) and not error.hint and decision.exists:
+            error.hint = f"Continue with: ttf resume {quoted(decision.folder)}"
         raise
     _report(decision, summary, as_json)
 

@@ -55,6 +55,7 @@ OUTSIDE = {
     "rundir/run_folder.py": "removes the empty folders that it made",
     "rundir/waiting_lock.py": SYSTEM,
     "testing/_crashing.py": TESTS,
+    "tools/decision/record.py": "removes the empty folders that it made",
     "testing/_measuring.py": TESTS,
     "testing/_tasks.py": TESTS,
     "testing/miners.py": TESTS,

@@ -76,6 +76,7 @@ class Decision:
     candidates: tuple[Candidate, ...]
     terms: Terms
     _lock: FileLock | None = None
+    _made: list[Path] = field(default_factory=list)  # folders that `begin` made
 
     # --- begun, found, continued ----------------------------------------------------------------
 
@@ -85,8 +86,10 @@ class Decision:
         candidates = named(files)
         if out is not None:
             _refuse_taken(out, candidates)
+        made = [each for each in (out, _FOLDERS) if each is not None and not each.exists()]
         folder = make_next(_FOLDERS, _KIND) if out is None else out
         decision = cls(folder=folder, candidates=candidates, terms=terms)
+        decision._made = [folder, *made] if out is None else made
         decision._lock = claim(folder, (DECISION,))
         decision._write()
         return decision
@@ -131,9 +134,8 @@ class Decision:
             return
         for name in (DECISION, ".owner", ".lock"):
             remove_if_there(self.folder / name, self.folder)
-        for made in (self.folder, self.folder.parent):
-            if made == self.folder or made == _FOLDERS:
-                _remove_empty(made)
+        for made in self._made:
+            _remove_empty(made)
 
     # --- what it knows ----------------------------------------------------------------------------
 
@@ -153,6 +155,11 @@ class Decision:
         """The one that a person means by the whole: chosen, running, or the last that began."""
         begun = [c for c in self.candidates if self.has_begun(c)]
         return self.chosen or (begun or [self.candidates[0]])[-1]
+
+    @property
+    def exists(self) -> bool:
+        """False after `abandon`."""
+        return (self.folder / DECISION).is_file()
 
     @property
     def owner(self) -> int | None:

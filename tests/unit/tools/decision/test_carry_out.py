@@ -133,3 +133,16 @@ def test_a_file_that_changed_before_its_turn_is_refused(decision: Decision, tmp_
     Decision.open(decision.folder).close()  # B has ended there
     with pytest.raises(ConfigError, match=r"B\.toml has changed"):
         Decision.open(fresh.folder)
+
+
+def test_what_was_made_for_nothing_goes_again_and_other_folders_stay(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("A.toml", "B.toml")]
+    for file in files:
+        file.write_text("")
+    (tmp_path / "there").mkdir()
+    for name in ("new", "there"):
+        made = Decision.begin(tmp_path / name, files, Terms(cwd=""))
+        made.abandon()
+        made.close()
+        assert not made.exists
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["A.toml", "B.toml", "there"]
