@@ -59,7 +59,8 @@ def test_a_torch_script_of_another_environment_gets_the_class_that_all_of_ttf_na
     assert light.code == full.returncode, light.err
     told, whole = _incident(tmp_path / "light"), _incident(tmp_path / "full")
     assert told["class"] == whole["class"] == death
-    for same in ("certain", "explanation", "remedies", "signal"):
+    # Not the advice: it also depends on the memory map that a look found, of a process this short.
+    for same in ("certain", "signal", "exit_code"):
         assert told[same] == whole[same]
     assert "train.py:" in light.err
     kept = (tmp_path / "light" / "incidents" / "001" / "stdout.txt").read_text()
