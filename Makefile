@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test unit flaky mutants floors newest chaos lint types layers package notes bench format docs clean
+.PHONY: train test unit flaky mutants floors newest chaos mac-kit lint types layers package notes bench format docs clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -52,6 +52,11 @@ newest:
 # One fault: make chaos ARGS="--only trainer-death --seed 7". An hour's soak: ARGS="--soak 60"
 chaos: $(STAMP)
 	$(BIN)/python -m chaos $(ARGS)
+
+# What a Mac can tell about MPS, in one file to send: runs/mac-kit/kit.zip (examples/founding/README.md).
+# Half an hour; without a Metal device on the CPU, which says nothing about MPS.
+mac-kit: $(STAMP)
+	$(BIN)/python examples/founding/mac_kit.py $(ARGS)
 
 # Style, likely bugs and spelling; changes nothing.
 lint: $(STAMP)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ttf.commands import _options as options
+from ttf.errors import ConfigError, DataMissing
 from ttf.rundir.documents import DECISION
 from ttf.text.numbers import size
 from ttf.text.shell import quoted
@@ -25,6 +26,7 @@ Examples:
   ttf report runs/run-001
   ttf report runs/run-001 --out /tmp/report.html
   ttf report runs/run-001 --bundle for-support.zip
+  ttf report runs/run-001 --bundle for-support.zip --attach doctor.json
   ttf report guard-001 --json | jq -r .path
   ttf report runs/ab-001                        a study of ttf ab, also while it runs
 \b
@@ -38,14 +40,23 @@ addresses and tokens are removed; the README.txt of the bundle counts them."""
 @options.path(
     "--bundle", metavar="FILE.zip", help="Also write a zip file that you can send to other people."
 )
+@options.path(
+    "--attach",
+    metavar="FILE",
+    multiple=True,
+    help="A text file that also goes into the bundle, as attached/NAME; may be given several times.",
+)
 @options.as_json
-def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool) -> None:
+def command(
+    run_dir: Path, out: Path | None, bundle: Path | None, attach: tuple[Path, ...], as_json: bool
+) -> None:
     """Write one HTML page about a run, a study of ttf ab, a decision of ttf train --else, or a
     command under ttf guard."""
     from ttf.tools.ab.study import ABStudy
     from ttf.tools.report import make
 
     make.check(run_dir, {"--out": out, "--bundle": bundle})
+    _check_attached(attach, bundle)
     _say_if_large(run_dir)
     page = make.write(run_dir, out)
     packed = None
@@ -54,7 +65,7 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
             say(f"Packing {bundle} ...")
         from ttf.tools.report.bundle import write_bundle
 
-        packed = write_bundle(run_dir, bundle)
+        packed = write_bundle(run_dir, bundle, attach)
     page_bytes = page.stat().st_size
     if as_json:
         emit_json(_document(page, page_bytes, packed))
@@ -77,6 +88,25 @@ def command(run_dir: Path, out: Path | None, bundle: Path | None, as_json: bool)
     decision = (run_dir / DECISION).is_file()
     if not as_json and not decision and not ABStudy.holds_one(run_dir):
         next_command(after)
+
+
+def _check_attached(attach: tuple[Path, ...], bundle: Path | None) -> None:
+    if attach and bundle is None:
+        raise ConfigError(
+            "--attach puts files into a bundle, but none is written.", hint="Add --bundle FILE.zip."
+        )
+    for path in attach:
+        if not path.is_file():
+            raise DataMissing(
+                f"--attach {path}: there is no such file.",
+                hint="Check the name: a relative path starts at the current folder.",
+            )
+    names = [path.name for path in attach]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(
+            f"--attach: two files have the name {twice}, and one would replace the other.",
+            hint="Copy one of them to another name.",
+        )
 
 
 def _say_if_large(run_dir: Path) -> None:

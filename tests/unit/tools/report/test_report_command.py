@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,20 @@ def test_a_bundle_says_what_was_struck_out(guard_dir: Path, tmp_path: Path, invo
     assert f"Next: unzip -p {tmp_path / 'b.zip'} README.txt" in done.err
 
 
+def test_other_files_go_into_the_bundle_without_names(
+    guard_dir: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    found = tmp_path / "doctor.json"
+    found.write_text(json.dumps({"path": str(tmp_path / "pairs.npz")}))
+    bundle = tmp_path / "b.zip"
+    done = invoke(["report", str(guard_dir), "--bundle", str(bundle), "--attach", str(found)])
+    assert done.code == 0, done.err
+    with zipfile.ZipFile(bundle) as packed:
+        attached = json.loads(packed.read("attached/doctor.json"))
+        assert "attached/doctor.json attached by hand" in packed.read("README.txt").decode()
+    assert attached["path"].endswith("/pairs.npz") and str(tmp_path) not in attached["path"]
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [
@@ -47,6 +63,13 @@ def test_a_bundle_says_what_was_struck_out(guard_dir: Path, tmp_path: Path, invo
         (["{}/run", "--out", "{}/empty"], 2, "--out {}/empty is a folder."),
         (["{}/run", "--bundle", "{}/no/b.zip"], 2, "there is no folder {}/no."),
         (["{}/run", "--out", "{}/x", "--bundle", "{}/x"], 2, "are the same file"),
+        (["{}/run", "--attach", "{}/file"], 2, "but none is written"),
+        (["{}/run", "--bundle", "{}/b.zip", "--attach", "{}/no"], 3, "there is no such file"),
+        (
+            ["{}/run", "--bundle", "{}/b.zip", "--attach", "{}/file", "--attach", "{}/run/../file"],
+            2,
+            "two files have the name file",
+        ),
         ([], 2, "Missing argument 'RUN_DIR'"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -49,7 +49,8 @@ class Taken:
     left_out: int = 0  # bytes before the taken part
 
 
-def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
+def collect(run_dir: Path, bounds: Bounds, attached: Sequence[Path] = ()) -> list[Taken]:
+    """`attached`: text files from anywhere, which become `attached/NAME`."""
     found = [
         taken for name in (*WHOLE, *ENDS) for taken in _take(run_dir / name, run_dir, name, bounds)
     ]
@@ -58,6 +59,8 @@ def collect(run_dir: Path, bounds: Bounds) -> list[Taken]:
     for folder in chosen_incidents(run_dir / "incidents", bounds.incidents):
         for name in INCIDENT:
             found += _take(folder / name, run_dir, f"incidents/{folder.name}/{name}", bounds)
+    for path in attached:
+        found += _take(path, path.parent, f"attached/{path.name}", bounds)
     return found
 
 

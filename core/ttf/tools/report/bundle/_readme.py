@@ -69,7 +69,8 @@ def _listing(files: Mapping[str, str], shortened: Mapping[str, int]) -> Iterator
     named = ["report.html", *(n for n in files if not n.startswith(("incidents/", "reproduce/")))]
     for name in named:
         cut = f" (without the first {shortened[name]:,} bytes)" if name in shortened else ""
-        yield f"  {name:<18} {_ABOUT.get(name, '')}{cut}"
+        about = "attached by hand" if name.startswith("attached/") else _ABOUT.get(name, "")
+        yield f"  {name:<18} {about}{cut}"
     incidents = sorted({n.split("/")[1] for n in files if n.startswith("incidents/")})
     if incidents:
         yield f"  {'incidents/':<18} {', '.join(incidents)}: evidence, stacks, stderr, memory"

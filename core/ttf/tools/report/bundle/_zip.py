@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,11 +40,14 @@ class Bundle:
     reproducers: tuple[Reproducer, ...]
 
 
-def write_bundle(run_dir: Path, out: Path) -> Bundle:
-    """Writes the whole zip or nothing. Raises StorageError."""
+def write_bundle(run_dir: Path, out: Path, attached: Sequence[Path] = ()) -> Bundle:
+    """Writes the whole zip or nothing. Raises StorageError.
+
+    `attached`: other text files to send along, with different names.
+    """
     made: tuple[bytes, Bundle] | None = None
     for bounds in _BOUNDS:
-        made = _build(run_dir, out, bounds)
+        made = _build(run_dir, out, bounds, attached)
         if made[1].bytes <= MOST_BYTES:
             break
     assert made is not None
@@ -52,8 +55,10 @@ def write_bundle(run_dir: Path, out: Path) -> Bundle:
     return made[1]
 
 
-def _build(run_dir: Path, out: Path, bounds: Bounds) -> tuple[bytes, Bundle]:
-    taken = collect(run_dir, bounds)
+def _build(
+    run_dir: Path, out: Path, bounds: Bounds, attached: Sequence[Path]
+) -> tuple[bytes, Bundle]:
+    taken = collect(run_dir, bounds, attached)
     run = read_run(run_dir)
     identity = identity_of(run_dir)
     identity.learn(file.text for file in taken)
