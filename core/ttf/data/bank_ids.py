@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.dataset import NamedArrays
+from ttf.data.named_arrays import NamedArrays
 from ttf.data.text_arrays import Text, stored_kind, text_of
 from ttf.errors import BadData
 

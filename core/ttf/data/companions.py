@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from ttf.contracts import Store
-from ttf.data.dataset import NamedArrays
 from ttf.data.inspect import sampled_blocks
+from ttf.data.named_arrays import NamedArrays
 from ttf.errors import BadData, TtfError
 from ttf.host.plugins import is_local, open_store
 
@@ -152,4 +152,8 @@ def _contents(store: Store) -> Contents:
 
 
 def _largest(arrays: NamedArrays, name: str) -> int:
-    return max(int(np.max(rows, initial=-1)) for _, rows in sampled_blocks(arrays[name]))
+    source = arrays[name]
+    if source.dtype not in ("int32", "int64"):  # no row numbers: training refuses the file
+        return -1
+    largest = (int(np.max(rows, initial=-1)) for _, rows in sampled_blocks(source))
+    return max(largest, default=-1)  # an array may have no rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -17,44 +17,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
+from ttf.data.lengths import lengths_of
+from ttf.data.named_arrays import NamedArrays
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.vectors import FLOATS, Buffers, RowView, on_disk, to_float32, will_need
 from ttf.errors import ArrayMissing, BadData, storage_error
-
-
-class NamedArrays:
-    """A store seen through the `[data.names]` mapping."""
-
-    def __init__(self, store: Store, names: dict[str, str]) -> None:
-        self.store = store
-        self.uri = store.uri
-        self._names = names
-        self._present = set(store.names())
-
-    def __contains__(self, name: str) -> bool:
-        return self._names.get(name, name) in self._present
-
-    def __getitem__(self, name: str) -> VectorSource:
-        return self.store.source(self._names.get(name, name))
-
-    def has_split(self, split: str) -> bool:
-        """True if any array of that split is there."""
-        return any(f"{kind}_{split}" in self for kind in ("X", "seq", "pos", "Y", "len"))
-
-    def stored_name(self, name: str) -> str:
-        """The user's name for it."""
-        return self._names.get(name, name)
-
-    def said(self, name: str) -> str:
-        """The name for messages, with the user's name for it."""
-        mapped = self._names.get(name, name)
-        return name if mapped == name else f"{name} (mapped to {mapped!r})"
+from ttf.text.shell import quoted
 
 
 def vectors_of(store: Store, names: dict[str, str]) -> VectorSource:
-    source = store.source(names.get("vectors", "vectors"))
+    name = names.get("vectors", "vectors")
+    present = store.names()
+    if name not in present:
+        raise ArrayMissing(
+            f"{store.uri} has no {NamedArrays(store, names).said('vectors')}. It has: "
+            f"{', '.join(present) or 'no arrays'}.",
+            hint=_where_vectors_are(store, present),
+        )
+    source = store.source(name)
     need_floats(source, (2,), "(rows, dim)")
     return source
+
+
+def _where_vectors_are(store: Store, present: Sequence[str]) -> str:
+    """Proposes the one array that can be vectors, if it is one."""
+    shapes = {name: store.describe(name).get("shape") for name in present}
+    flat = [name for name, shape in shapes.items() if shape and len(shape) == 2]
+    name = flat[0] if len(flat) == 1 else "embeddings"
+    return f"If the array has another name, give its name: --set data.names.vectors={quoted(name)}"
 
 
 def need_floats(source: VectorSource, ranks: tuple[int, ...], shape: str) -> None:
@@ -95,40 +85,20 @@ def queries_of(pairs: NamedArrays, split: str, context: Callable[[], VectorSourc
             "must be int32 or int64 with the shape (N, L): row numbers of the context, and -1 for "
             "padding."
         )
-    return Queries(source, None if x in pairs else context(), _lengths(pairs, split, source))
+    return Queries(source, None if x in pairs else context(), lengths_of(pairs, split, source))
 
 
 def _where_queries_come_from(pairs: NamedArrays, split: str) -> str:
+    meant = pairs.look_alike(f"X_{split}", f"seq_{split}")
+    if meant is not None:
+        role, name = meant
+        return f"Did you mean {name}? Then: --set data.names.{role}={quoted(name)}"
     mapped = f"If an array has another name, give its name: --set data.names.X_{split}=queries"
     if split != "val":
         return mapped
     if pairs.has_split("val"):
         return f"{mapped}. Without any *_val array, ttf uses some training pairs for validation."
     return "To use some of the training pairs for validation: --val-split 0.05"
-
-
-def _lengths(pairs: NamedArrays, split: str, source: VectorSource) -> NDArray[np.int64] | None:
-    name = f"len_{split}"
-    if name not in pairs:
-        return None
-    array = pairs[name]
-    if array.dtype not in ("int32", "int64") or array.shape != source.shape[:1]:
-        raise BadData(
-            f"{name} in {pairs.uri} has the type {array.dtype} and the shape {array.shape}. It "
-            f"must be int32 or int64 with the shape ({source.shape[0]},), because {source.name} "
-            f"has {source.shape[0]} rows."
-        )
-    lengths = np.array(array.read(0, array.shape[0]), dtype=np.int64)
-    plain = source.dtype in FLOATS and len(source.shape) == 2  # (N, D): one vector a query
-    longest = 1 if plain else source.shape[1]
-    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
-    if wrong.size:
-        raise BadData(
-            f"{array.name}[{wrong[0]}] in {pairs.uri} is {lengths[wrong[0]]}, but the length of a "
-            f"sequence in {source.name} must be between 1 and {longest} ({wrong.size:,} wrong "
-            "values in total)."
-        )
-    return lengths
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
-from ttf.data.dataset import NamedArrays, need_floats, queries_of
+from ttf.data.dataset import need_floats, queries_of
+from ttf.data.named_arrays import KINDS, SPLITS, NamedArrays
 from ttf.data.text_arrays import stored_kind, text_of
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import ArrayMissing, BadData
 from ttf.host.plugins import open_store
 
-_SPLITS: Final = ("train", "val")
 _ANY_BANK: Final = 1 << 62  # Rows of an unknown bank: any position from 0 on is possible.
 SAMPLE_BYTES: Final = 32 << 20
 SAMPLE_ROWS: Final = 4096
@@ -222,10 +222,10 @@ def sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], ND
 def _shape_problems(arrays: Mapping[str, ArrayFacts]) -> list[str]:
     """Arrays of a split must have the same number of rows, those of a kind the same width."""
     problems = []
-    for split in ("train", "val"):
+    for split in SPLITS:
         rows = {
             name: facts.shape[0]
-            for kind in ("X", "seq", "Y", "pos", "len")
+            for kind in KINDS
             for name in [f"{kind}_{split}"]
             if (facts := arrays.get(name)) and facts.shape
         }
@@ -266,7 +266,7 @@ def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
 
 
 def looks_like_pairs(names: Sequence[str]) -> bool:
-    known = {f"{kind}_{split}" for kind in ("X", "seq", "pos", "Y") for split in _SPLITS}
+    known = {f"{kind}_{split}" for kind in ("X", "seq", "pos", "Y") for split in SPLITS}
     return not known.isdisjoint(names)
 
 
@@ -276,14 +276,16 @@ def unfit(store: Store) -> Iterator[BadData]:
     if "vectors" in arrays:  # queries of `ttf search` may have three dimensions
         yield from _raised(lambda: need_floats(arrays["vectors"], (2, 3), "(rows, dim)"))
     if looks_like_pairs(store.names()):
-        for split in _SPLITS:
+        for split in SPLITS:
             # Without validation pairs, some of the training pairs are drawn.
             if split == "train" or arrays.has_split(split):
                 yield from _split(arrays, split)
 
 
 def _notes(arrays: NamedArrays) -> Iterator[str]:
-    sequences = [f"seq_{split}" for split in _SPLITS if f"seq_{split}" in arrays]
+    if looks_like_pairs(arrays.store.names()):
+        yield from arrays.unused()
+    sequences = [f"seq_{split}" for split in SPLITS if f"seq_{split}" in arrays]
     if sequences:
         yield (
             f"{' and '.join(sequences)}: row numbers of the file that is given with --context. "

@@ -18,7 +18,6 @@ from ttf.data.bank_ids import bank_ids
 from ttf.data.dataset import (
     Dataset,
     DrawnFacts,
-    NamedArrays,
     OpenBank,
     Queries,
     Split,
@@ -26,6 +25,7 @@ from ttf.data.dataset import (
     queries_of,
     vectors_of,
 )
+from ttf.data.named_arrays import NamedArrays
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
@@ -80,7 +80,9 @@ class Opening:
 
     @cached_property
     def pairs(self) -> NamedArrays:
-        return self._arrays(self._config.pairs)
+        arrays = self._arrays(self._config.pairs)
+        self.notes += arrays.unused()
+        return arrays
 
     @cached_property
     def bank(self) -> OpenBank:

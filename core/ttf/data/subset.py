@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, StoreWriter, VectorSource
+from ttf.data.named_arrays import KINDS
 from ttf.data.order import Permutation, key
 from ttf.data.text_arrays import put_text, text_of
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import open_store
-
-_KINDS: Final = ("X", "seq", "Y", "pos", "len")
 
 Rows = NDArray[np.int64]
 
@@ -131,7 +130,7 @@ def _chosen_rows(store: Store, split: str, keep: Subset) -> Rows | None:
 
 
 def _arrays_of(store: Store, split: str) -> list[str]:
-    return [n for n in store.names() if n in {f"{kind}_{split}" for kind in _KINDS}]
+    return [n for n in store.names() if n in {f"{kind}_{split}" for kind in KINDS}]
 
 
 def _cut_bank(

@@ -72,3 +72,33 @@ def test_vectors_without_pairs_beside_them_are_a_bank_or_by_name_a_context(tmp_p
     assert f"--pairs FILE --bank {bank} --plan" in ttf_data("inspect", bank).stderr
     proposed = f"--pairs FILE --bank FILE --context {context} --plan"
     assert proposed in ttf_data("inspect", context).stderr
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        {"X_train": ROWS[:0], "pos_train": np.arange(0)},
+        {"seq_train": np.zeros((0, 3), np.int64)},
+        {"X_train": ROWS, "pos_train": np.full(40, np.inf)},
+        {"X_train": ROWS, "pos_train": np.full(40, np.nan)},
+        {"X_train": ROWS, "pos_train": np.array(["a"] * 40)},
+        {"X_train": ROWS, "pos_train": np.zeros((40, 0), np.int64)},
+        {"X_train": np.float32(1), "pos_train": np.int64(1), "vectors": np.float32(1)},
+        {"vectors": ROWS[:, :0]},
+        {"vectors": ROWS[:0]},
+    ],
+    ids=lambda arrays: " ".join(f"{n}{a.shape}{a.dtype}" for n, a in arrays.items()),
+)
+@pytest.mark.filterwarnings("error")
+def test_a_bad_file_beside_a_good_one_changes_nothing(
+    neighbour: dict[str, Any], tmp_path: Path
+) -> None:
+    path = pairs_file(tmp_path / "pairs.npz")
+    np.savez(tmp_path / "bank.npz", vectors=ROWS)
+    before = ttf_data("inspect", path)
+    np.savez(tmp_path / "other.npz", **neighbour)
+    after = ttf_data("inspect", path)
+    assert after.exception is None
+    assert after.stdout == before.stdout
+    assert f"Next: ttf train --pairs {path}" in after.stderr
+    assert ttf_data("inspect", tmp_path / "other.npz").exception is None

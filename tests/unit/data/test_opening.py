@@ -32,6 +32,8 @@ CASES = [
     bad("no queries", pairs(**NO_X), "pairs.npz", "X_train", "seq_train", "pos_train, pos_val"),
     bad("no queries under the mapped name", pairs(**NO_X), "X_train", "'mine'",
         names={"X_train": "mine"}),
+    bad("queries in other letters", pairs(X_train=None) | {"x_Train": X_TRAIN}, "Did you mean x_Train",
+        "--set data.names.X_train=x_Train"),
     bad("no validation queries", pairs(X_val=None), "X_val", "seq_val"),
     bad("both kinds of queries", pairs(seq_train=SEQ), "X_train", "seq_train", "pairs.npz"),
     bad("queries of integers", pairs(X_train=np.zeros((16, 6), np.int64)), "X_train", "int64"),
@@ -61,6 +63,10 @@ CASES = [
     bad("no bank, targets of another count", pairs(**NO_POS, Y_train=Y[:3], Y_val=BANK[:8]),
         "Y_train", "3 rows", bank={}),
     bad("bank without vectors", pairs(), "bank.npz", "vectors", bank={"docs": BANK}),
+    bad("vectors of another name", pairs(), "bank.npz has no vectors", "It has: docs",
+        "--set data.names.vectors=docs", bank={"docs": BANK}),
+    bad("vectors of a name that is not there", pairs(), "'mine'", "It has: docs",
+        names={"vectors": "mine"}, bank={"docs": BANK}),
     bad("bank of integers", pairs(), "vectors", "int64", bank={"vectors": np.zeros((4, 6), int)}),
     bad("bank of three axes", pairs(), "vectors", bank={"vectors": BANK[:, :, None]}),
     bad("ids twice", pairs(), "ids", "bank.npz", "17", "rows 3 and 5",
@@ -194,3 +200,41 @@ def test_a_file_without_queries_says_what_it_has(tmp_path: Path) -> None:
         open_queries(uri, data, opened.bank),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lengths_train", "belong in len_train"),
+        ("attention_mask", "belong in len_train"),
+        ("rel_train", "every positive of a pair counts the same"),
+        ("neg_train", "ttf finds hard negatives itself"),
+        ("pos_Val", "case-sensitive: pos_val"),
+        ("weather_val", "weather_val in"),
+        ("X_trian", "X_trian in"),
+    ],
+)
+def test_an_array_that_looks_meant_and_is_not_used_is_said(
+    name: str, says: str, tmp_path: Path
+) -> None:
+    arrays = pairs() | {name: np.ones(16, np.int64)}
+    with open_dataset(config(tmp_path, arrays, {"vectors": BANK})) as data:
+        (note,) = [note for note in data.notes if "not used" in note]
+    assert name in note
+    assert says in note
+
+
+def test_of_a_mask_beside_lengths_or_beside_single_vectors_it_is_said_too(tmp_path: Path) -> None:
+    mask = np.ones((16, 6), np.int64)
+    single = config(tmp_path, pairs(mask_train=mask), {"vectors": BANK})
+    with open_dataset(single) as data:
+        assert any("mask_train in" in note and "single vectors" in note for note in data.notes)
+    both = pairs(mask_train=mask, len_train=np.ones(16, np.int64))
+    with open_dataset(config(tmp_path, both, {"vectors": BANK})) as data:
+        assert any("mask_train in" in note and "len_train" in note for note in data.notes)
+
+
+def test_arrays_of_other_purposes_are_not_mentioned(tmp_path: Path) -> None:
+    others: Arrays = {"X_test": X_TRAIN, "pos_test": np.arange(16), "created": np.arange(3)}
+    with open_dataset(config(tmp_path, pairs() | others, {"vectors": BANK})) as data:
+        assert not [note for note in data.notes if "not used" in note]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
-from tests.kit.data_files import BANK, RNG, config, pairs
+from tests.kit.data_files import BANK, RNG, config, pairs, write
 
+from ttf.config.schema import DataConfig
 from ttf.contracts import DType
 from ttf.data.dataset import Dataset, Queries
 from ttf.data.open_dataset import open_dataset
@@ -201,3 +202,52 @@ def test_plain_vectors_are_no_sequences(tmp_path: Path) -> None:
         queries = data.train.queries
         assert (queries.sequence, queries.length, queries.dim) == (False, 1, 6)
         assert data.train.batch(np.array([1, 0])).x.shape == (2, 6)
+
+
+PREFIX = np.arange(LENGTH) < np.array([3, 1, *[LENGTH] * 14])[:, None]
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64])
+def test_a_mask_of_valid_steps_is_the_lengths(kind: type[np.generic], tmp_path: Path) -> None:
+    x = np.ones((16, LENGTH, 6), np.float32)
+    file = tmp_path / "pairs.npz"
+    arrays = pairs(X_train=x, X_val=x[:8])
+    np.savez(file, **arrays, mask_train=PREFIX.astype(kind))  # type: ignore[arg-type]
+    with open_dataset(DataConfig(pairs=str(file), bank=bank_file(tmp_path))) as data:
+        assert data.train.queries.lengths is not None
+        assert data.train.queries.lengths.tolist() == [3, 1, *[LENGTH] * 14]
+        assert (data.train.batch(np.array([0])).x[0, 3:] == 0).all()
+        assert not [note for note in data.notes if "not used" in note]
+
+
+@pytest.mark.parametrize(
+    ("mask", "says"),
+    [
+        (PREFIX[:, ::-1], (r"mask_train[0]", "padding is at the end", "names.mask_train=none")),
+        (~PREFIX, ("mask_train[0]", "~mask")),
+        (PREFIX & (np.arange(16) != 9)[:, None], ("mask_train[9]", "at least one valid step")),
+        (PREFIX * 2, ("mask_train[0]", "True")),
+        (PREFIX[:, :2], ("mask_train", "(16, 2)", "(16, 5)")),
+        (PREFIX.astype(np.float32), ("mask_train", "float32", "boolean")),
+    ],
+    ids=["padding in front", "of the padding", "an empty row", "of twos", "shape", "floats"],
+)
+def test_a_mask_that_is_no_length_is_refused(
+    mask: NDArray[Any], says: tuple[str, ...], tmp_path: Path
+) -> None:
+    x = np.ones((16, LENGTH, 6), np.float32)
+    file = tmp_path / "pairs.npz"
+    np.savez(file, **pairs(X_train=x, X_val=x[:8]), mask_train=mask)  # type: ignore[arg-type]
+    given = DataConfig(pairs=str(file), bank=bank_file(tmp_path))
+    with pytest.raises(BadData) as caught:
+        open_dataset(given)
+    for part in says:
+        assert part in f"{caught.value} {caught.value.hint}"
+    ignored = given.model_copy(update={"names": {"mask_train": "none"}})
+    with open_dataset(ignored) as data:
+        assert data.train.queries.lengths is None
+        assert not [note for note in data.notes if "not used" in note]
+
+
+def bank_file(folder: Path) -> str:
+    return write(folder / "bank.npz", {"vectors": BANK})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ttf.process.serve import Tell
 
 _SPLITS: Final = ("train", "val")
+_WITH_STEPS: Final = ("X", "seq", "len", "mask")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +91,13 @@ class _Planned:
         self.source = sources[role]
         self.kind, _, self.split = role.partition("_")
         self.lengths = sources.get(f"len_{self.split}")
+        self.mask = sources.get(f"mask_{self.split}") if self.lengths is None else None
         shape = self.source.shape
         rows = shape[0]
         if change.rows is not None and self.split == "train":
             rows = min(rows, change.rows)
         self.was = _length(sources, self.split)
-        self.length = change.length if self.was and self.kind in ("X", "seq", "len") else None
+        self.length = change.length if self.was and self.kind in _WITH_STEPS else None
         inner = shape[1:]
         if self.length is not None and self.kind != "len":
             inner = (self.length, *inner[1:])
@@ -128,6 +130,8 @@ class _Planned:
         if self.lengths is not None:
             count = np.asarray(self.lengths.read(start, stop))
             valid &= np.arange(block.shape[1]) < count[:, None]
+        if self.mask is not None:
+            valid &= np.asarray(self.mask.read(start, stop)) != 0
         order = np.argsort(~valid, axis=1, kind="stable")
         moved = np.take_along_axis(np.where(valid, block, -1), order, axis=1)
         return moved.astype(block.dtype)

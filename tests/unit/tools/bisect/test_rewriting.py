@@ -62,6 +62,12 @@ def test_sequences_are_cut_and_their_lengths_with_them(tmp_path: Path) -> None:
     assert out["len_train"].tolist() == [1, 2, 2, 2, 1, 2]
 
 
+def test_sequences_are_cut_and_their_mask_with_them(tmp_path: Path) -> None:
+    mask = (np.arange(X.shape[1]) < np.array([1, 2, 3, 4, 1, 2])[:, None]).astype(np.uint8)
+    _, out = made(tmp_path, {"X_train": X, "mask_train": mask}, DataChange(length=2))
+    assert out["mask_train"].sum(axis=1).tolist() == [1, 2, 2, 2, 1, 2]
+
+
 def test_sequences_of_one_step_are_repeated(tmp_path: Path) -> None:
     arrays = {"X_train": X[:, :1], "len_train": np.ones(6, np.int64)}
     _, out = made(tmp_path, arrays, DataChange(length=2))
