@@ -114,7 +114,10 @@ class Kit:
             print(f"{each['step']:<14} exit code {each['exit_code']:<4} {each['seconds']:>7.1f} s")
         if told["notice"]:
             print(told["notice"])
-        if not failed:
+        if failed:
+            loose = ", ".join(str(path) for path in (kit, *self.attached))
+            print(f"The run left nothing to pack. Send these files and what was printed: {loose}")
+        else:
             print(f"To send: {bundle}. Look through it first: unzip -p {bundle} README.txt")
         return failed
 
