@@ -104,6 +104,8 @@ def judge_numbers(verdict: Verdict, place: Place, reference: Reference) -> None:
     other = [s for s, value in reference.steps.items() if found.steps.get(s) != value]
     verdict.require(not other, f"other losses or gradients at steps {other[:5]} of {len(other)}")
     verdict.require(found.evaluations == reference.evaluations, "other evaluations")
+    same = found.calibration == reference.calibration
+    verdict.require(same, f"another calibration: {found.calibration}")
 
 
 def judge_leftovers(verdict: Verdict, place: Place) -> None:

@@ -59,6 +59,7 @@ class Reference:
     steps: Mapping[int, tuple[float, float]]
     """Loss and gradient norm of each."""
     evaluations: Mapping[int, Mapping[str, float]]
+    calibration: Mapping[str, Any]
     seconds: float
 
 
@@ -123,6 +124,7 @@ def reference_of(run: Path) -> Reference:
         weights_sha256=summary["weights_sha256"],
         steps={r["step"]: (r["loss"], r["grad_norm"]) for r in lines if r["type"] == "step"},
         evaluations={r["step"]: r["metrics"] for r in lines if r["type"] == "eval"},
+        calibration=summary.get("calibration", {}),
         seconds=summary["wall_s"],
     )
 

@@ -17,6 +17,7 @@ HOOK: Final = ROOT / "chaos" / "hook"
 KINDS: Final = (
     ("*", "kill"),
     ("checkpoint.*", "kill"),
+    ("calibration.*", "kill"),
     ("*", "enospc"),
     ("checkpoint.*", "enospc"),
     ("*", "eio"),
@@ -101,7 +102,7 @@ def _is_name(line: str) -> bool:
 FAULT: Final = Fault(
     name="failpoint",
     title="killed, no space, I/O error, short or lying write at every N-th file operation",
-    runs=27,
-    quick=9,
+    runs=30,
+    quick=10,
     run=run,
 )

@@ -11,6 +11,7 @@ Functions, each as the command of the same name:
     train, resume     a run, in a process of its own; returns a Run
     plan              what a run would need: memory, disk, time
     load, evaluate    the towers of a run; its metrics
+    calibrate         corrects a finished model for hubs
     mine              a table of hard-negative candidates
     compare           is one configuration better than another? (ttf ab)
     doctor            is this machine, this environment and a configuration safe?
@@ -161,6 +162,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         Compared as Compared,
         compare as compare,
     )
+    from ttf.tools.calibrate import (
+        CalibratedRun as CalibratedRun,
+        calibrate as calibrate,
+    )
     from ttf.tools.doctor.diagnosis import (
         Diagnosis as Diagnosis,
         doctor as doctor,
@@ -207,6 +212,7 @@ _NAMES: Final = {
     "ttf.rundir.outputs": "Temporary temporary_file temporary_folder",
     "ttf.rundir.removing": "remove_if_possible",
     "ttf.tools.ab.comparison": "Compared compare",
+    "ttf.tools.calibrate": "CalibratedRun calibrate",
     "ttf.tools.doctor.diagnosis": "Diagnosis doctor",
     "ttf.tools.guard.from_python": "Guarded guard",
     "ttf.tools.mine.offline": "Mined",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, str] = {
     "train": "Train towers on your pairs, or without data on a built-in demo set.",
     "resume": "Continue a run where it stopped.",
+    "calibrate": "Correct a finished model for hubs, also for another bank.",
     "eval": "Compute recall, MRR and nDCG of a run with the full bank.",
     "search": "Find the best documents for queries, with a trained run.",
     "mine": "Write a table of hard-negative candidates.",

@@ -313,6 +313,23 @@ class EvaluateConfig(Section):
     )
 
 
+class CalibrateConfig(Section):
+    """The correction for hubs: documents that are near to queries of all kinds are ranked lower."""
+
+    enabled: bool | Auto = key(
+        "auto",
+        "after training, lower each document's score by `a` times its mean similarity to its "
+        "nearest training queries; held-out training pairs choose `a`, and without evidence of a "
+        "gain nothing is changed; auto: from 1000 training pairs on; true: with any number",
+    )
+    neighbours: Annotated[int, within(1, 1000)] = key(
+        20, "nearest training queries that a document is compared with", unit="queries"
+    )
+    sample: Annotated[int, within(1, 1_000_000)] = key(
+        20_000, "training queries among which they are looked for, at most", unit="queries"
+    )
+
+
 class Gate(Section):
     """A value that a metric must have at some point; if it has not, the run ends with exit code 7."""
 
@@ -345,6 +362,7 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     device: DeviceConfig = DeviceConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    calibrate: CalibrateConfig = CalibrateConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     memory: MemoryConfig = MemoryConfig()
     supervise: SuperviseConfig = SuperviseConfig()

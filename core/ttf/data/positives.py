@@ -71,8 +71,8 @@ def _without_repeats(rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def match(targets: VectorSource, bank: VectorSource) -> Positives:
     """Finds each target vector in the bank by value; the first of equal bank rows wins."""
-    target_hashes = _row_hashes(targets)
-    bank_hashes = _row_hashes(bank)
+    target_hashes = row_hashes(targets)
+    bank_hashes = row_hashes(bank)
     order = np.argsort(bank_hashes, kind="stable")
     place = np.searchsorted(bank_hashes, target_hashes, sorter=order)
     candidate = order[np.minimum(place, len(order) - 1)]
@@ -86,7 +86,7 @@ def match(targets: VectorSource, bank: VectorSource) -> Positives:
 
 def distinct_rows(targets: VectorSource) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns (distinct rows, each target's position among them): Y as its own bank."""
-    _, first, inverse = np.unique(_row_hashes(targets), return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(row_hashes(targets), return_index=True, return_inverse=True)
     by_row = np.argsort(first)
     rank = np.empty_like(by_row)
     rank[by_row] = np.arange(len(by_row))
@@ -97,7 +97,7 @@ def _f32(source: VectorSource, ids: NDArray[np.int64]) -> NDArray[np.float32]:
     return to_float32(source.gather(ids), source.dtype)
 
 
-def _row_hashes(source: VectorSource) -> NDArray[np.uint64]:
+def row_hashes(source: VectorSource) -> NDArray[np.uint64]:
     """A 64-bit hash of each row's float32 values, so that float16 and float32 copies agree."""
     count, width = source.shape
     weights = hash64(np.arange(width, dtype=np.int64), key=1) | np.uint64(1)

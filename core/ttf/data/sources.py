@@ -21,6 +21,7 @@ from ttf.data.vectors import (
     checked_out,
     checked_span,
     on_disk,
+    to_float32,
     will_need,
 )
 from ttf.errors import BadData, DataMissing
@@ -81,6 +82,51 @@ class StackedRows:
     def fingerprint(self) -> str:
         joined = "+".join(part.fingerprint() for part in self.parts)
         return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()
+
+
+class WithColumn:
+    """Another source of vectors as float32, with one more dimension: a value for each row."""
+
+    def __init__(self, source: VectorSource, column: NDArray[np.float32]) -> None:
+        rows, dim = source.shape
+        if column.shape != (rows,):
+            raise BadData(
+                f"The calibration has {len(column):,} values, but {source.name} in {source.uri} "
+                f"has {rows:,} rows."
+            )
+        self.source = source
+        self.column = column
+        self.name = source.name
+        self.uri = source.uri
+        self.shape: tuple[int, ...] = (rows, dim + 1)
+        self.dtype: DType = "float32"
+
+    def gather(self, ids: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        rows = checked_ids(ids, self.shape[0], self.name)
+        return self._joined(self.source.gather(rows), self.column[rows], out)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        return self._joined(self.source.read(start, stop), self.column[start:stop], out)
+
+    def will_need(self, ids: NDArray[np.int64]) -> None:
+        will_need(self.source, ids)
+
+    @property
+    def on_disk(self) -> bool:
+        return on_disk(self.source)
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(self.source.fingerprint().encode())
+        digest.update(np.ascontiguousarray(self.column).data)
+        return digest.hexdigest()[:16]
+
+    def _joined(
+        self, stored: NDArray[Any], values: NDArray[np.float32], out: NDArray[Any] | None
+    ) -> NDArray[Any]:
+        into = checked_out(out, (len(values), self.shape[1]), "float32", self.name)
+        into[:, :-1] = to_float32(stored, self.source.dtype)
+        into[:, -1] = values
+        return into
 
 
 class GivenRows:
@@ -163,6 +209,7 @@ class VectorRef:
     rows_path: str | None = None  # A .npy file of int64 row numbers; None: all rows in order.
     unit: bool = False
     missing: str = "refuse"  # See `data.missing`.
+    column_path: str | None = None  # A .npy file of float32, one more dimension; None: as stored.
 
 
 class OpenRef:
@@ -193,7 +240,10 @@ def open_ref(ref: VectorRef) -> OpenRef:
             source = StackedRows([store.source(name) for name in ref.array.split("+")])
         if ref.rows_path is not None:
             source = RowView(source, _row_numbers(ref.rows_path))
-        return OpenRef(UnitRows(source) if ref.unit else source, store)
+        source = UnitRows(source) if ref.unit else source
+        if ref.column_path is not None:
+            source = WithColumn(source, np.load(ref.column_path, allow_pickle=False))
+        return OpenRef(source, store)
     except BaseException:
         store.close()
         raise

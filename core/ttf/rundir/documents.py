@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, TypedDict
 
+from ttf.rundir.calibration_facts import CalibrationSummary
+
 # Of the files of a run's folder, in manifest.json as `format`. A version that writes files which an
 # earlier one would read wrongly has a higher number.
 RUN_FORMAT: Final = 1
@@ -40,8 +42,7 @@ class GateResult(TypedDict, total=False):
 
 
 class Summary(TypedDict, total=False):
-    """The result of a run, or of a guarded command. A checkpoint keeps the part that does not
-    depend on how the run ends."""
+    """Of a run, or of a guarded command. A checkpoint keeps what does not depend on the end."""
 
     status: str
     exit_code: int
@@ -51,7 +52,9 @@ class Summary(TypedDict, total=False):
     steps: int
     epochs: float
     samples: int
-    metrics: dict[str, float]  # Of the kept weights.
+    metrics: dict[str, float]  # Of the kept weights, calibrated where `calibration` is on.
+    metrics_uncalibrated: dict[str, float]  # Only where it is on.
+    calibration: CalibrationSummary
     metrics_initial: dict[str, float]
     metrics_last: dict[str, float]
     best_step: int

@@ -67,6 +67,7 @@ class Phase(IntEnum):
     EVALUATE = 7
     PROBE = 8
     END = 9
+    CALIBRATE = 10
 
 
 # In these phases a trainer works on a micro-batch.

@@ -238,7 +238,7 @@ class RunFolder:
     def _refuse_foreign(self) -> None:
         # A run that writes must not be led out of its folder, by its owner's links neither.
         try:
-            refuse_foreign(self.path, _FILES, (*FOLDERS, self.model.name))
+            refuse_foreign(self.path, _FILES, (*FOLDERS, self.model.name, "calibration"))
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
 

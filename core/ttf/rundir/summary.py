@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
 from ttf.errors import ExitCode, StorageError, Told
+from ttf.rundir.calibration_facts import calibration_facts, shown
 from ttf.rundir.confined import found_json
 from ttf.rundir.documents import (
     MODEL_CONFIG,
@@ -61,14 +63,14 @@ class Ending:
 def summarize(
     ending: Ending,
     known: Summary,
-    model: ModelFacts,
+    model: Path,
     incidents: list[ListedIncident],
     *,
     restarts: int,
     deviations: Sequence[str],
 ) -> Summary:
     """`known`: what does not depend on the end, see `ttf.training.recorder.summary_facts`. `model`:
-    from its folder, which may be newer than the checkpoint that `known` comes from."""
+    its folder, which may be newer than the checkpoint that `known` comes from."""
     differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
     return {
         "status": ending.status,
@@ -76,7 +78,7 @@ def summarize(
         "problem": ending.problem,
         "hint": ending.hint,
         **known,
-        **_of_the_model(model),
+        **of_the_model(model),
         "exact": not differ,
         "deviations": differ,
         "restarts": restarts,
@@ -84,14 +86,24 @@ def summarize(
     }
 
 
-def _of_the_model(model: ModelFacts) -> Summary:
-    if "step" not in model:
+def of_the_model(model: Path) -> Summary:
+    """The keys of a summary that the folder `model/` decides."""
+    facts = typed(found_json(model / MODEL_CONFIG, model.parent), ModelFacts)
+    if "step" not in facts:
         return {"weights_sha256": None, "kept_step": None}
-    return {
-        "weights_sha256": model.get("weights_sha256"),
-        "kept_step": model["step"],
-        "metrics": model.get("metrics", {}),
+    weights, metrics = facts.get("weights_sha256"), facts.get("metrics", {})
+    found: Summary = {
+        "weights_sha256": weights,
+        "kept_step": facts["step"],
+        "metrics": metrics,
     }
+    calibrated = calibration_facts(model, weights)
+    if calibrated:
+        found["calibration"] = shown(calibrated)
+    if calibrated.get("on") and "metrics" in calibrated:
+        found["metrics"] = calibrated["metrics"]
+        found["metrics_uncalibrated"] = metrics
+    return found
 
 
 def write_last_summary(
@@ -103,7 +115,7 @@ def write_last_summary(
     summary = summarize(
         ending,
         known,
-        typed(found_json(folder.model / MODEL_CONFIG, folder.path), ModelFacts),
+        folder.model,
         list_incidents(folder.incidents),
         restarts=history.restarts,
         deviations=[change.deviation for change in overlay.values() if change.deviation],

@@ -21,6 +21,7 @@ from ttf.errors import ConfigError
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
+from ttf.training.calibration.sample import is_enough
 from ttf.training.plan import BACKWARD, auto_batch_size
 from ttf.training.schedule import gate_step, mined_steps, num_evaluations, num_refreshes
 from ttf.training.towers import TowerSpec
@@ -77,6 +78,9 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     _refuse_training_beside_whole_bank(draft)
     for key in ("miner.negatives", "loss.memory_bank"):
         _leave_out_beside_whole_bank(draft, key)
+    if draft.only_calibrated:
+        for key in ("miner.negatives", "loss.memory_bank"):
+            draft.put(key, 0, "the towers have no weights to train")
     draft.precision = policy.precision(draft.config.device.precision)
     draft.settle(_BEFORE_THE_STEP)
     draft.plan = _step_as_cut(draft)
@@ -155,7 +159,16 @@ class _Draft:
     @property
     def total_steps(self) -> int:
         train = self.config.train
+        if self.only_calibrated:
+            return 0
         return train.steps or train.epochs * self.order.steps_per_epoch
+
+    @property
+    def only_calibrated(self) -> bool:
+        """There is nothing to train: the run takes no step."""
+        towers = self.specs.query.cost().parameters + self.specs.doc.cost().parameters
+        config = self.config
+        return not (towers or config.loss.learn_temperature) and bool(config.calibrate.enabled)
 
 
 # --- all documents as negatives (loss.negatives = "bank") ---------------------------------
@@ -364,6 +377,7 @@ _AFTER_THE_STEP: Final[_Table] = (
     ("train.grad_cache", _grad_cache),
     ("miner.name", _miner),
     ("evaluate.patience", _patience),
+    ("calibrate.enabled", lambda draft: is_enough(draft.pairs)),
 )
 
 

@@ -83,11 +83,17 @@ class Documents:
         ]
         return torch.cat(parts) if parts else torch.empty(0, self.dim)
 
-    def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
-        """The whole bank as (first row, final vectors on the host), in order."""
+    def compared(self, queries_QD: torch.Tensor) -> torch.Tensor:
+        """Query vectors as they are compared with these documents."""
+        return queries_QD
+
+    def blocks(self, begin: int = 0) -> Iterator[tuple[int, torch.Tensor]]:
+        """The whole bank as (first row, final vectors on the host), in order; from `begin` on,
+        the first row of a block."""
+        assert begin % self.block_rows == 0 or begin == self.rows
         if not self.fixed:
             self._model.eval()
-        for start in range(0, self.rows, self.block_rows):
+        for start in range(begin, self.rows, self.block_rows):
             stop = min(start + self.block_rows, self.rows)
             stored = self._source.read(start, stop)
             wide = to_float32(stored, self._source.dtype)
@@ -158,6 +164,30 @@ class Documents:
             for _, block in self.blocks():
                 array.append(block.numpy())
         return _reference_to(path)
+
+
+class Corrected:
+    """Documents with one more dimension, `column`, which is 1 in every query."""
+
+    def __init__(self, documents: Documents, column: NDArray[np.float32]) -> None:
+        self._documents = documents
+        self._column = torch.from_numpy(column)
+        self.rows = documents.rows
+        self.block_rows = documents.block_rows
+
+    def compared(self, queries_QD: torch.Tensor) -> torch.Tensor:
+        return with_column(queries_QD, torch.ones(len(queries_QD)))
+
+    def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor:
+        return with_column(self._documents.vectors(ids), self._column[torch.from_numpy(ids)])
+
+    def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
+        for start, block in self._documents.blocks():
+            yield start, with_column(block, self._column[start : start + len(block)])
+
+
+def with_column(rows_ND: torch.Tensor, column_N: torch.Tensor) -> torch.Tensor:
+    return torch.cat([rows_ND, column_N[:, None]], dim=1)
 
 
 def _reference_to(path: Path) -> VectorRef:

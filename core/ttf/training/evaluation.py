@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from ttf.machine.gemm import padded
 from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
 from ttf.mining.scan.first_pass import GROUPS, Block
-from ttf.training.documents import Documents
+from ttf.training.documents import Corrected, Documents
 from ttf.training.towers import TwoTower
 
 CUTOFF = 10
@@ -40,6 +41,12 @@ _CROWD = 128
 # Scores this close, relative to the vector lengths, are equal: rounding makes two products of the
 # same vectors differ.
 TIE = 1e-6
+
+
+class SomeDocuments(Protocol):
+    block_rows: int
+
+    def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor: ...
 
 
 def metrics_from_ranks(ranks_QP: NDArray[np.int64], ks: Sequence[int]) -> dict[str, float]:
@@ -113,7 +120,7 @@ def _blame(
 def evaluate(
     model: TwoTower,
     split: Split,
-    documents: Documents,
+    documents: Documents | Corrected,
     policy: DevicePolicy,
     precision: Precision,
     micro_batch: int,
@@ -122,9 +129,10 @@ def evaluate(
 ) -> dict[str, float]:
     """Metrics of a split against the full bank; `progress` counts bank rows and may raise."""
     rows = np.arange(len(split), dtype=np.int64)
-    q_QD = torch.from_numpy(encode_split(model, split, rows, policy, precision, micro_batch))
+    encoded = encode_split(model, split, rows, policy, precision, micro_batch)
+    q_QD = documents.compared(torch.from_numpy(encoded))
     known = split.known(rows)
-    scores_QP, lengths_QP = _scores_and_lengths(q_QD, known, documents)
+    scores_QP, lengths_QP = scores_and_lengths(q_QD, known, documents)
     blocks = _reported(documents.blocks(), documents.rows, progress)
     ranks = ranks_in_blocks(q_QD, scores_QP, TIE * lengths_QP, known, blocks)
     return metrics_from_ranks(ranks, ks)
@@ -143,11 +151,11 @@ def positive_scores(
     q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents
 ) -> torch.Tensor:
     """Score of each query with each of its positives; -inf for padding."""
-    return _scores_and_lengths(q_QD, known_QP, documents)[0]
+    return scores_and_lengths(q_QD, known_QP, documents)[0]
 
 
-def _scores_and_lengths(
-    q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents
+def scores_and_lengths(
+    q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: SomeDocuments
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Scores, and the product of both vectors' lengths: rounding errors are relative to it."""
     scores_QP = torch.full(known_QP.shape, -torch.inf)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -18,9 +18,9 @@ from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.dataset import OpenBank, Queries, Split
 from ttf.data.open_dataset import Opening, open_queries
-from ttf.data.sources import GivenRows, open_ref
+from ttf.data.sources import GivenRows, VectorRef, open_ref
 from ttf.data.writing import check_output
-from ttf.errors import BadData
+from ttf.errors import BadData, storage_error
 from ttf.host import plugins
 from ttf.host.options import NoOptions
 from ttf.host.plugins import written_store
@@ -28,12 +28,16 @@ from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
 from ttf.rundir.cache import cache_dir
+from ttf.rundir.calibration_facts import calibration_facts
 from ttf.rundir.confined import found_json, read_json
 from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import typed
-from ttf.training.documents import Documents
+from ttf.text.shell import quoted
+from ttf.training.calibration.calibrate import Subject
+from ttf.training.calibration.stored import BankCalibration, bank_key, bank_of
+from ttf.training.documents import Corrected, Documents
 from ttf.training.evaluation import encode_split, evaluate
 from ttf.training.towers import TwoTower, load_model
 
@@ -86,16 +90,27 @@ def open_run(
     opening = Opening(other, seed=resolved.config.train.seed, own_pairs=data.pairs)
     try:
         model = Model(config, opening, towers, shape, policy)
+        weights = _facts(folder).get("weights_sha256")
+        model.calibration = bank_of(folder.model, bank_key(opening.bank.bank), weights)
     except BaseException:
         opening.close()
         raise
     model.notes += _unfinished(folder)
+    if model.calibration is None and calibration_facts(folder.model, weights).get("on"):
+        model.notes.append(
+            "The model is calibrated, but not for this bank, so its scores are not corrected. To "
+            f"calibrate it: ttf calibrate {quoted(run_dir)} --bank {quoted(other.bank or 'FILE')}"
+        )
     return model
+
+
+def _facts(folder: RunFolder) -> ModelFacts:
+    return typed(found_json(folder.model / MODEL_CONFIG, folder.path), ModelFacts)
 
 
 def _unfinished(folder: RunFolder) -> list[str]:
     """A note, if the model is not that of a finished run."""
-    facts = typed(found_json(folder.model / MODEL_CONFIG, folder.path), ModelFacts)
+    facts = _facts(folder)
     if "step" not in facts or RunRecord(folder.path).summary().get("status") == "finished":
         return []
     judged = "the best one so far" if facts.get("metrics") else "which was not evaluated yet"
@@ -117,6 +132,8 @@ class Model:
         self.config = config
         # For the user: of a run that has not finished; what a search put in the cache.
         self.notes: list[str] = []
+        # For this bank; None: scores are not corrected.
+        self.calibration: BankCalibration | None = None
         self._opening = opening
         self._to_close = contextlib.ExitStack()
         self._to_close.callback(opening.close)
@@ -206,8 +223,28 @@ class Model:
                 ),
             )
 
+    def compared(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Encoded queries as they are compared with the documents of `reference`: with a 1 as one
+        more dimension if the model is calibrated."""
+        if self.calibration is None:
+            return vectors
+        return np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
+
+    def reference(self, folder: Path) -> VectorRef:
+        """The documents for another process, with the calibration as one more dimension; what
+        that needs is written to `folder`."""
+        ref = self.documents.reference(folder)
+        if self.calibration is None:
+            return ref
+        path = folder / "calibration.npy"
+        try:
+            np.save(path, self.calibration.column)
+        except OSError as error:
+            raise storage_error(error, str(path)) from error
+        return replace(ref, column_path=str(path.resolve()))
+
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
-        rows, scores = self._searcher.search(vectors, k)
+        rows, scores = self._searcher.search(self.compared(vectors), k)
         if isinstance(self._searcher, Certifies):
             self.notes += self._searcher.tally.take_notes()
         bank = self._opening.bank
@@ -240,7 +277,7 @@ class Model:
 
     @cached_property
     def _finished_documents(self) -> VectorSource:
-        opened = open_ref(self.documents.reference(self._scratch))
+        opened = open_ref(self.reference(self._scratch))
         self._to_close.callback(opened.close)
         return opened.source
 
@@ -252,22 +289,52 @@ class Model:
         """Metrics of the validation pairs against the full bank."""
         queries = self._val.queries
         self._check_fits(queries)
-        metrics = evaluate(
-            self.towers,
-            self._val,
-            self.documents,
-            self._policy,
-            self._precision,
-            _MICRO_BATCH,
-            ks,
-        )
+        metrics: dict[str, Any] = {"metrics": self._metrics(self.documents, ks)}
+        if self.calibration is not None:
+            corrected = Corrected(self.documents, self.calibration.column)
+            metrics = {
+                "metrics": self._metrics(corrected, ks),
+                "metrics_uncalibrated": metrics["metrics"],
+                "calibration": {"on": True, "a": self.calibration.a},
+            }
         return {
-            "metrics": metrics,
+            **metrics,
             "queries": len(self._val),
             "bank": self.documents.rows,
             "left_out": self._val.left_out,
             "notes": [*self.notes, *self._opening.notes],
         }
+
+    def _metrics(self, documents: Documents | Corrected, ks: Sequence[int]) -> dict[str, float]:
+        return evaluate(
+            self.towers,
+            self._val,
+            documents,
+            self._policy,
+            self._precision,
+            _MICRO_BATCH,
+            ks,
+        )
+
+    def subject(self, folder: RunFolder) -> Subject:
+        """What `ttf calibrate` calibrates."""
+        return Subject(
+            folder=folder,
+            model=self.towers,
+            weights_sha256=_facts(folder).get("weights_sha256", ""),
+            documents=self.documents,
+            bank=self._opening.bank.bank,
+            policy=self._policy,
+            precision=self._precision,
+            micro_batch=_MICRO_BATCH,
+            seed=self.config.train.seed,
+            settings=self.config.calibrate,
+        )
+
+    @cached_property
+    def train(self) -> Split:
+        """The training pairs."""
+        return self._opening.split("train")
 
     def close(self) -> None:
         self._to_close.close()

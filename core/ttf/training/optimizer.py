@@ -34,4 +34,4 @@ def make_optimizer(model: nn.Module, lr: float, weight_decay: float) -> torch.op
         {"params": [p for p in trained if p.dim() >= 2], "weight_decay": weight_decay},
         {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return PlainAdamW([g for g in groups if g["params"]], lr=lr, fused=True)
+    return PlainAdamW([g for g in groups if g["params"]] or groups[:1], lr=lr, fused=True)

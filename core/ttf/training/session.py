@@ -162,11 +162,12 @@ def assemble(
     specs = decided.specs
     torch.manual_seed(key(config.train.seed, "weights"))
     model = build(specs.query, specs.doc, config.loss).to(policy.torch_device())
-    if not any(p.requires_grad for p in model.parameters()):
+    if decided.total_steps and not any(p.requires_grad for p in model.parameters()):
         raise ConfigError(
             f"There is nothing to train: the towers {specs.query.name!r} and {specs.doc.name!r} "
             "have no trainable weights.",
-            hint="Choose another query tower, for example --tower linear.",
+            hint="Choose another query tower, for example --tower linear; or calibrate the "
+            "vectors as they are: --set calibrate.enabled=true.",
         )
     width = specs.query.shape.out_dim
     documents = Documents(data, model, policy, width, memory_budget(config.memory.budget))

@@ -28,7 +28,7 @@ from ttf.errors import (
 from ttf.process.signals import StopAsked
 from ttf.rundir.confined import found_json
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.documents import MODEL_CONFIG, Incident, ModelFacts, Summary
+from ttf.rundir.documents import Incident, Summary
 from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.incident_files import INCIDENT, list_incidents
@@ -40,6 +40,7 @@ from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
 from ttf.training import manifest
 from ttf.training.best_weights import Selection
+from ttf.training.calibration.stage import calibrate_kept_model
 from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
 from ttf.training.checkpoint import RunState, Snapshot, Totals
 from ttf.training.going_on import has_begun, load_state
@@ -259,6 +260,7 @@ class Trainer:
             self._state.totals.notes["ended early"] = note
             self.session.reporter.note(note)
         recorder.finish(self.loop.step)
+        calibrate_kept_model(self.session, self.loop.step)
         return self._judged()
 
     def _judged(self) -> Ending:
@@ -305,7 +307,7 @@ class Trainer:
         summary = summarize(
             ending,
             summary_facts(self.loop.step, session, self._state),
-            typed(found_json(folder.model / MODEL_CONFIG, folder.path), ModelFacts),
+            folder.model,
             list_incidents(folder.incidents),
             restarts=link.history.restarts if link.history is not None else 0,
             deviations=[c.deviation for c in link.overlay.values() if c.deviation],

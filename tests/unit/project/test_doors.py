@@ -43,6 +43,8 @@ OUTSIDE = {
     "mining/provenance.py": SYSTEM,
     "mining/scan/bf16_bank.py": VERIFIED,
     "mining/worker_main.py": VERIFIED,
+    "training/calibration/stored.py": VERIFIED,
+    "training/calibration/work.py": VERIFIED,
     "process/activity.py": SYSTEM,
     "process/child.py": SYSTEM,
     "process/command.py": BELOW,

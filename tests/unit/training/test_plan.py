@@ -74,6 +74,7 @@ CHOICES = Choices(
     evaluations=9,
 )
 ROOMY = Limit(24 * GB, "physical memory")
+UNCALIBRATED = RunConfig.model_validate({"calibrate": {"enabled": False}})
 
 
 def plan(limit: Limit = ROOMY, **changed: object) -> Plan:
@@ -117,6 +118,15 @@ def test_a_miner_in_the_trainer_needs_no_process_of_its_own() -> None:
     assert found.anon_bytes("mining") < plan().anon_bytes("mining")
 
 
+def test_a_calibration_takes_its_queries_and_can_be_made_smaller() -> None:
+    found = plan()
+    assert item(found, "calibration") > 20_000 * 768 * 6
+    smaller = RunConfig.model_validate({"calibrate": {"sample": 1000}})
+    other = make_plan(smaller, FACTS, CHOICES, ROOMY)
+    assert item(other, "calibration") < item(found, "calibration")
+    assert other.seconds < found.seconds
+
+
 def test_phases_are_not_added_up() -> None:
     found = plan()
     assert found.peak_anon_bytes == found.anon_bytes(found.peak_phase)
@@ -144,7 +154,8 @@ def test_the_limit_decides_whether_it_fits_and_the_text_says_so() -> None:
 
 
 def test_what_does_not_fit_is_told_what_to_lower_the_largest_first() -> None:
-    tight = plan(limit=Limit(700_000_000, "cgroup"), threads=8, miner="", refreshes=0)
+    choices = replace(CHOICES, threads=8, miner="", refreshes=0)
+    tight = make_plan(UNCALIBRATED, FACTS, choices, Limit(700_000_000, "cgroup"))
     options = [option for option, _, _ in tight.lowerable]
     assert options == [
         "--batch-size (now 32)",
@@ -218,7 +229,7 @@ def test_what_was_measured_is_predicted_within_a_fifth(
         miner_cost=cost,
         refreshes=2,
     )
-    found = make_plan(RunConfig(), WORDNET, replace(choices, **changed), ROOMY)  # type: ignore[arg-type]
+    found = make_plan(UNCALIBRATED, WORDNET, replace(choices, **changed), ROOMY)  # type: ignore[arg-type]
     assert found.peak_anon_bytes / 1e6 == pytest.approx(measured_mb, rel=0.2)
 
 

@@ -54,9 +54,13 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if summary.get("predicted_anon_mb") and summary.get("peak_anon_mb"):
         rows.append(("predicted", predicted_memory(summary)))
+    plain = summary.get("metrics_uncalibrated") or {}
     for name, value in (summary.get("metrics") or {}).items():
-        start = f"  (before training {before[name]:.4f})" if name in before else ""
-        rows.append((name, f"{value:.4f}{start}"))
+        beside = [f"without calibration {plain[name]:.4f}"] if name in plain else []
+        beside += [f"before training {before[name]:.4f}"] if name in before else []
+        rows.append((name, f"{value:.4f}  ({', '.join(beside)})" if beside else f"{value:.4f}"))
+    if text := calibration(summary):
+        rows.append(("calibration", text))
     rows += gate_rows(summary) + what_happened(summary) + remarks(summary)
     if summary.get("miner"):
         rows.append(("miner", str(summary["miner"])))
@@ -65,6 +69,18 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if summary.get("run_dir"):
         rows.append(("folder", str(summary["run_dir"])))
     return rows
+
+
+def calibration(summary: Mapping[str, Any]) -> str:
+    """'a = 0.5, chosen on 2,000 held-out training pairs'; why not, if it is off; else ''."""
+    found = summary.get("calibration")
+    if not isinstance(found, Mapping) or "on" not in found:
+        return ""
+    if not found["on"]:
+        return f"off: {found.get('why', 'no reason was noted')}"
+    held_out = found.get("held_out")
+    chosen = f", chosen on {held_out:,} held-out training pairs" if held_out else ""
+    return f"a = {_text.number(found.get('a'))}{chosen}"
 
 
 def predicted_memory(summary: Mapping[str, Any]) -> str:
@@ -155,7 +171,8 @@ def not_improved(summary: Mapping[str, Any]) -> str:
     if kept == 0:
         return f"training did not improve {metric}; ttf keeps the weights from before the training"
     before = (summary.get("metrics_initial") or {}).get(metric)
-    now = (summary.get("metrics") or {}).get(metric)
+    plain = summary.get("metrics_uncalibrated") or summary.get("metrics") or {}
+    now = plain.get(metric)
     if before is None or now is None or now > before:
         return ""
     return (

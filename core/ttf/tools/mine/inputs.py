@@ -114,15 +114,15 @@ def run_inputs(
             for start in range(0, len(queries), _BLOCK_ROWS):
                 rows = np.arange(start, min(start + _BLOCK_ROWS, len(queries)), dtype=np.int64)
                 batch = queries.batch(rows)
-                yield model.encode_queries(batch.x, batch.lengths)
+                yield model.compared(model.encode_queries(batch.x, batch.lengths))
 
         weights = sha256_file(folder.model / WEIGHTS, folder.path)
         yield Inputs(
-            bank=model.documents.reference(temp),
+            bank=model.reference(temp),
             rows=data.bank.shape[0],
-            dim=model.documents.dim,
+            dim=model.documents.dim + (model.calibration is not None),
             num_queries=len(queries),
-            identity=f"{weights}|{data.fingerprint}",
+            identity=f"{weights}|{data.fingerprint}|{model.calibration is not None}",
             blocks=blocks,
         )
 

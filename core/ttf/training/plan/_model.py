@@ -11,8 +11,8 @@ from ttf.rundir.documents import GateResult
 from ttf.text.html import preformatted
 from ttf.text.numbers import duration, size
 
-Phase = Literal["always", "training", "mining", "evaluation"]
-PHASES: tuple[Phase, ...] = ("training", "mining", "evaluation")
+Phase = Literal["always", "training", "mining", "evaluation", "calibration"]
+PHASES: tuple[Phase, ...] = ("training", "mining", "evaluation", "calibration")
 
 
 @dataclass(frozen=True, kw_only=True)

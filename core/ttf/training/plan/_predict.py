@@ -10,6 +10,7 @@ from ttf.host import plugins
 from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
 from ttf.mining.choose import miner_context
 from ttf.text.numbers import size
+from ttf.training.plan._calibration import calibration_items
 from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
 from ttf.training.remarks import remarks
 from ttf.training.schedule import gate_results, num_evaluations, num_refreshes
@@ -156,6 +157,7 @@ def make_plan(config: RunConfig, facts: DataFacts, choices: Choices, limit: Limi
         *_training(config, facts, choices, flops_per_s),
         *_mining(config, facts, choices, flops_per_s),
         *_evaluation(facts, choices, flops_per_s),
+        *calibration_items(config, facts, choices, flops_per_s),
         *_files(config, facts, choices),
     ]
     return Plan(

@@ -63,7 +63,7 @@ def _memory(plan: Plan) -> str:
     rows += [
         (f"= while {phase}" if phase == "training" else f"= during {phase}", "", size(b), "")
         for phase in PHASES
-        if (b := plan.anon_bytes(phase)) and (phase != "mining" or plan.choices.miner)
+        if (b := plan.anon_bytes(phase)) and any(item.phase == phase for item in plan.items)
     ]
     table = _table("Memory (anonymous)", ("", "held", "size", ""), rows, "llrl")
     if plan.file_bytes:

@@ -89,6 +89,9 @@ def _metrics(run: RunFiles) -> dict[str, Any]:
         columns[title] = _shown(after)
         both = [name for name in after if name in before]
         columns["change"] = {name: numbers.change(before[name], after[name]) for name in both}
+        calibrated = summary.get("metrics", {}) if "metrics_uncalibrated" in summary else {}
+        if calibrated:
+            columns["calibrated"] = _shown(calibrated)
     if after and last and last != after and (step := _evaluated_last(run)):
         columns[f"last: step {step:,}"] = _shown(last)
     return {
@@ -108,10 +111,12 @@ def _metrics_to_compare(run: RunFiles) -> tuple[Mapping[str, float], str]:
     """The metrics to compare with those before training, and their title."""
     summary = run.summary
     kept = summary.get("kept_step")
+    # Training moved the metrics without calibration.
+    trained = summary.get("metrics_uncalibrated") or summary.get("metrics", {})
     if kept is not None:
-        return summary.get("metrics", {}), f"kept: step {kept:,}"
+        return trained, f"kept: step {kept:,}"
     if summary.get("status") == "finished":
-        return summary.get("metrics", {}), "after"
+        return trained, "after"
     step = _evaluated_last(run)
     return (summary.get("metrics_last", {}), f"step {step:,}") if step else ({}, "")
 

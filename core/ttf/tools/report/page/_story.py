@@ -123,11 +123,15 @@ def _work(run: RunFiles) -> str:
 def _gain(run: RunFiles) -> Iterator[str]:
     name = run.summary.get("chosen_by") or "recall@10"
     old = run.summary.get("metrics_initial", {}).get(name)
-    new = run.summary.get("metrics", {}).get(name)
+    calibrated = run.summary.get("metrics", {}).get(name)
+    plain = run.summary.get("metrics_uncalibrated", {}).get(name)
+    new = calibrated if plain is None else plain
     if old is not None and new is not None:
         verb = "rose from" if new > old else "fell from" if new < old else "stayed at"
         was = "" if new == old else f"{numbers.metric(name, old)} to "
         yield f"{name} {verb} {was}{numbers.metric(name, new)}."
+    if plain is not None and calibrated is not None:
+        yield f"With the calibration for hubs it is {numbers.metric(name, calibrated)}."
 
 
 def _survived(run: RunFiles) -> Iterator[str]:

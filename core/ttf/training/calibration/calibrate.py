@@ -1,0 +1,270 @@
+"""One calibration, from drawn training pairs to a value for every document of the bank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.config.schema import CalibrateConfig
+from ttf.contracts import DevicePolicy, Precision, Progress, VectorSource
+from ttf.data.dataset import Split
+from ttf.data.positives import row_hashes
+from ttf.data.vectors import RowView
+from ttf.machine.memory.allocator import give_back
+from ttf.rundir.calibration_facts import CalibrationFacts
+from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.verified_folders import folder_key
+from ttf.text.progress import Reporter
+from ttf.training.calibration import stored
+from ttf.training.calibration.choose import GRID, Choice, by_factor, choose
+from ttf.training.calibration.hubness import Hubness, OwnQueries, by_pairs, by_positive
+from ttf.training.calibration.sample import (
+    Drawn,
+    draw_documents,
+    draw_pairs,
+    fingerprint_of,
+)
+from ttf.training.calibration.work import Work
+from ttf.training.documents import Documents, with_column
+from ttf.training.evaluation import TIE, encode_split, ranks_in_blocks, scores_and_lengths
+from ttf.training.towers import TwoTower
+
+_FACTORS: Final = (0.0, *GRID)
+_STAGE: Final = "calibrate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model with the bank that it is to be calibrated for."""
+
+    folder: RunFolder
+    model: TwoTower
+    weights_sha256: str
+    documents: Documents
+    bank: VectorSource  # The documents as stored.
+    policy: DevicePolicy
+    precision: Precision
+    micro_batch: int
+    seed: int
+    settings: CalibrateConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    facts: CalibrationFacts
+    found: stored.BankCalibration | None = None  # None: without evidence of a gain.
+    queries: stored.SampledQueries | None = None
+
+
+def calibrate(
+    subject: Subject, train: Split, reporter: Reporter, advance: Progress
+) -> tuple[Calibrated, Work]:
+    """With training pairs. The work is to be cleared once the result is stored. `advance` may
+    raise; the next call goes on."""
+    fingerprint = fingerprint_of(subject.bank, train)
+    work = Work(subject.folder.path, _key(subject, fingerprint))
+    drawn = draw_pairs(len(train), subject.settings.sample, subject.seed, fingerprint)
+    held_out, sampled = _encoded(subject, train, drawn, work, reporter, advance)
+    positives = train.known(drawn.sampled)
+    hubness = _hubness(subject, sampled, by_positive(positives, subject.documents.rows))
+
+    known = train.known(drawn.held_out)
+    ids = draw_documents(subject.documents.rows, known, subject.seed, fingerprint)
+    some = work.get("some")
+    if some is None or len(some) != len(ids):
+        reporter.stage(_STAGE, len(ids))
+        some = hubness.of_some(ids, advance)
+        work.put("some", some)
+    choice = _chosen(hubness, held_out, known, ids, some, work)
+    facts = _facts(subject, choice, len(sampled))
+    if not choice.a:
+        return Calibrated(facts=facts), work
+    reporter.stage(_STAGE, subject.documents.rows)
+    found = hubness.of_bank(work, ids, some, advance)
+    return Calibrated(
+        facts=facts,
+        found=stored.BankCalibration(a=choice.a, hubness=found),
+        queries=stored.SampledQueries(vectors=sampled, positives=_hashes(subject.bank, positives)),
+    ), work
+
+
+def calibrate_other_bank(
+    subject: Subject,
+    a: float,
+    queries: stored.SampledQueries,
+    reporter: Reporter,
+    advance: Progress,
+) -> tuple[stored.BankCalibration, Work]:
+    """For documents that the training pairs do not refer to: with the queries that were kept.
+    Their positives are found in the other bank by value."""
+    work = Work(subject.folder.path, _key(subject, f"a={a!r}"))
+    rows = _rows_of(queries.positives, row_hashes(subject.bank))
+    hubness = _hubness(subject, queries.vectors, by_pairs(*rows, subject.documents.rows))
+    reporter.stage(_STAGE, subject.documents.rows)
+    nothing = np.empty(0, np.int64)
+    found = hubness.of_bank(work, nothing, np.empty(0, np.float32), advance)
+    return stored.BankCalibration(a=a, hubness=found), work
+
+
+def store(subject: Subject, calibrated: Calibrated) -> None:
+    """Writes everything but the facts. Raises StorageError."""
+    model, weights = subject.folder.model, subject.weights_sha256
+    if calibrated.found is not None and calibrated.queries is not None:
+        stored.save_queries(model, weights, calibrated.queries)
+        stored.save_bank(model, stored.bank_key(subject.bank), weights, calibrated.found)
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def _key(subject: Subject, fingerprint: str) -> str:
+    settings = subject.settings
+    return folder_key(
+        {
+            "weights": subject.weights_sha256,
+            "bank": stored.bank_key(subject.bank),
+            "data": fingerprint,
+            "seed": subject.seed,
+            "neighbours": settings.neighbours,
+            "sample": settings.sample,
+            "block": subject.documents.block_rows,
+        }
+    )
+
+
+def _hubness(subject: Subject, queries: NDArray[np.float32], own: OwnQueries) -> Hubness:
+    return Hubness(
+        subject.documents, queries, own, subject.settings.neighbours, subject.policy.threads
+    )
+
+
+def _encoded(
+    subject: Subject,
+    train: Split,
+    drawn: Drawn,
+    work: Work,
+    reporter: Reporter,
+    advance: Progress,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Query vectors of the held-out pairs, and of the sampled ones."""
+    rows = np.concatenate([drawn.held_out, drawn.sampled])
+    vectors = work.get("queries")
+    if vectors is None or len(vectors) != len(rows):
+        reporter.stage(f"{_STAGE}: encode", len(rows))
+        vectors = encode_split(
+            subject.model,
+            train,
+            rows,
+            subject.policy,
+            subject.precision,
+            subject.micro_batch,
+            progress=advance,
+        )
+        work.put("queries", vectors)
+    held_out = len(drawn.held_out)
+    return vectors[:held_out], vectors[held_out:]
+
+
+def _chosen(
+    hubness: Hubness,
+    held_out: NDArray[np.float32],
+    known_QP: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    some: NDArray[np.float32],
+    work: Work,
+) -> Choice:
+    before = work.get("choice")
+    if before is not None and before.shape == (3,):
+        return Choice(a=float(before[0]), gain=float(before[1]), held_out=int(before[2]))
+    if not len(held_out):
+        return Choice(a=0.0, gain=0.0, held_out=0, why="there are too few training pairs")
+    give_back()
+    ranks = _ranks(_Some(hubness.documents, ids, some), torch.from_numpy(held_out), known_QP)
+    give_back()
+    choice = choose(ranks.pop(0.0), ranks)
+    if choice.a:
+        work.put("choice", np.array([choice.a, choice.gain, choice.held_out]))
+    return choice
+
+
+def _ranks(
+    documents: _Some, queries_QD: torch.Tensor, known_QP: NDArray[np.int64]
+) -> dict[float, NDArray[np.int64]]:
+    """With every factor, in one pass over the documents."""
+    place_QP = np.searchsorted(documents.ids, known_QP)
+    place_QP = np.where(known_QP >= 0, place_QP, -1)
+    asked = torch.cat(
+        [with_column(queries_QD, torch.full((len(queries_QD),), a)) for a in _FACTORS]
+    )
+    places = np.tile(place_QP, (len(_FACTORS), 1))
+    scores, lengths = scores_and_lengths(asked, places, documents)
+    ranks = ranks_in_blocks(asked, scores, TIE * lengths, places, documents.blocks())
+    return by_factor(ranks, _FACTORS)
+
+
+class _Some:
+    """Some documents with -h as one more dimension; the factor is that of the query."""
+
+    def __init__(
+        self, documents: Documents, ids: NDArray[np.int64], hubness: NDArray[np.float32]
+    ) -> None:
+        self._documents = documents
+        self._lowered = torch.from_numpy(-hubness)
+        self.ids = ids
+        self.block_rows = documents.block_rows
+
+    def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor:
+        vectors_ND = self._documents.vectors(self.ids[ids])
+        return with_column(vectors_ND, self._lowered[torch.from_numpy(ids)])
+
+    def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
+        for start in range(0, len(self.ids), self.block_rows):
+            stop = min(start + self.block_rows, len(self.ids))
+            yield start, self.vectors(np.arange(start, stop))
+
+
+def _facts(subject: Subject, choice: Choice, sample: int) -> CalibrationFacts:
+    facts: CalibrationFacts = {
+        "on": choice.a > 0,
+        "a": choice.a,
+        "gain": choice.gain,
+        "held_out": choice.held_out,
+        "weights_sha256": subject.weights_sha256,
+        "neighbours": subject.settings.neighbours,
+        "sample": sample,
+        "bank": stored.bank_key(subject.bank),
+    }
+    if choice.why:
+        facts["why"] = choice.why
+    return facts
+
+
+# --- documents by value -----------------------------------------------------------------------------
+
+
+def _hashes(bank: VectorSource, positives_QP: NDArray[np.int64]) -> NDArray[np.uint64]:
+    rows = np.unique(positives_QP[positives_QP >= 0])
+    hashes = row_hashes(RowView(bank, rows))
+    found = hashes[np.searchsorted(rows, np.maximum(positives_QP, 0)).clip(max=len(rows) - 1)]
+    return np.where(positives_QP >= 0, found, np.uint64(0))
+
+
+def _rows_of(
+    positives_QP: NDArray[np.uint64], bank_hashes: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of a query and a bank row with the value of one of its positives; equal rows count
+    all."""
+    order = np.argsort(bank_hashes, kind="stable")
+    ordered = bank_hashes[order]
+    query_E, column_E = np.nonzero(positives_QP)
+    wanted_E = positives_QP[query_E, column_E]
+    first_E = np.searchsorted(ordered, wanted_E, side="left")
+    count_E = np.searchsorted(ordered, wanted_E, side="right") - first_E
+    queries = np.repeat(query_E, count_E)
+    within = np.arange(len(queries)) - np.repeat(np.cumsum(count_E) - count_E, count_E)
+    return queries, order[np.repeat(first_E, count_E) + within]

@@ -1,0 +1,47 @@
+"""What the calibration after the training takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ttf.training.plan._model import Choices, DataFacts, Item
+
+if TYPE_CHECKING:
+    from ttf.config.schema import RunConfig
+
+_FLOAT: Final = 4
+_HALF: Final = 2
+# Of a thread, and of all: documents whose scores are held, see `ttf.mining.scan.mean_of_best`.
+_TILE: Final = 512
+_TILES: Final = 4096
+_TILE_BYTES: Final = 3  # Scores of a tile, and their maxima.
+_BLOCK_ROWS: Final = 8192
+_VARIANTS: Final = 4  # Without correction, and each strength that is tried.
+
+
+def calibration_items(
+    config: RunConfig, facts: DataFacts, choices: Choices, flops_per_s: float
+) -> Iterator[Item]:
+    if not config.calibrate.enabled:
+        return
+    width, rows = facts.doc_dim, facts.bank_rows
+    held_out = min(2000, facts.train_pairs // 5)
+    sample = min(config.calibrate.sample, facts.train_pairs - held_out)
+    queries = (sample + _VARIANTS * held_out) * width * (_FLOAT + _HALF)
+    tiles = min(choices.threads * _TILE, _TILES) * (sample * _TILE_BYTES + 2 * width * _FLOAT)
+    block = 4 * min(rows, _BLOCK_ROWS) * width * _FLOAT
+    ranked = 3 * min(rows, _BLOCK_ROWS) * 1024 * _FLOAT  # as of an evaluation
+    chosen = _VARIANTS * held_out * min(rows, 32_768)
+    towers = (sample + held_out) * choices.query.forward_flops
+    if not choices.doc_frozen:
+        towers += 2 * rows * choices.doc.forward_flops
+    yield Item(
+        component="calibration",
+        phase="calibration",
+        anon_bytes=queries + block + max(tiles, ranked) + rows * _FLOAT,
+        disk_bytes=sample * width * _FLOAT + rows * _FLOAT,
+        seconds=(towers + 2 * width * (sample * rows + chosen)) / flops_per_s,
+        why=f"{rows:,} documents x {sample:,} training queries, once",
+        lower=f"--set calibrate.sample=... (now {config.calibrate.sample:,})",
+    )

@@ -1,0 +1,95 @@
+"""The correction for hubs: what is drawn and left out, the choice of its strength, its work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.training.calibration.choose import GRID, choose
+from ttf.training.calibration.hubness import by_positive
+from ttf.training.calibration.sample import MOST_RANKED, draw_documents, draw_pairs
+from ttf.training.calibration.work import WORK, Work
+
+RNG = np.random.default_rng(0)
+
+
+# --- what is drawn, and what is left out ----------------------------------------------------------
+
+
+def test_no_pair_is_both_sampled_and_held_out() -> None:
+    drawn = draw_pairs(3000, 20_000, 0, "data")
+    assert len(drawn.held_out) == 600
+    assert len(drawn.sampled) == 2400
+    assert not np.intersect1d(drawn.held_out, drawn.sampled).size
+    other = draw_pairs(3000, 20_000, 1, "data")
+    assert not np.array_equal(drawn.held_out, other.held_out)
+
+
+def test_of_many_documents_some_are_ranked_and_every_positive_among_them() -> None:
+    wanted = np.array([[7, -1], [999_999, 8]])
+    some = draw_documents(1_000_000, wanted, 0, "data")
+    assert np.isin([7, 8, 999_999], some).all()
+    assert MOST_RANKED <= len(some) <= MOST_RANKED + 3
+    assert (np.diff(some) > 0).all()
+
+
+def test_a_document_leaves_out_the_queries_that_it_answers() -> None:
+    own = by_positive(np.array([[3, -1], [1, 3], [0, -1]]), 5)
+    found = own(np.array([3, 4, 1]))
+    assert sorted(zip(found.vectors.tolist(), found.rows.tolist(), strict=True)) == [
+        (0, 0),
+        (0, 1),
+        (2, 1),
+    ]
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def ranks(count: int = 1000) -> NDArray[np.int64]:
+    return RNG.integers(0, 200, (count, 1))
+
+
+def test_the_strength_with_the_best_bound_is_taken() -> None:
+    plain = ranks()
+    found = choose(plain, {0.25: plain // 2, 0.5: plain // 4, 0.75: plain})
+    assert (found.a, found.held_out) == (0.5, 1000)
+    assert found.gain > 0
+    assert not found.why
+
+
+def test_without_evidence_it_stays_off_and_says_so() -> None:
+    found = choose(ranks(), {a: ranks() for a in GRID})
+    assert found.a == 0
+    assert "no evidence of a gain on 1,000 held-out training pairs" in found.why
+
+
+def test_a_gain_far_down_that_costs_the_top_is_none() -> None:
+    plain = np.repeat([0, 5000], [100, 900])[:, None]
+    lower = np.repeat([12, 30], [100, 900])[:, None]
+    found = choose(plain, dict.fromkeys(GRID, lower))
+    assert found.a == 0
+    assert "would lower recall@10" in found.why
+
+
+# --- what is on disk in between -------------------------------------------------------------------
+
+
+def test_a_part_that_does_not_read_back_is_none(tmp_path: Path) -> None:
+    work = Work(tmp_path, "key")
+    work.put("some", np.arange(5.0))
+    np.testing.assert_array_equal(work.get("some"), np.arange(5.0))
+    path = tmp_path / WORK / "key" / "some"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert work.get("some") is None
+    assert work.get("other") is None
+
+
+def test_the_work_of_other_weights_goes(tmp_path: Path) -> None:
+    Work(tmp_path, "before").put("some", np.arange(3))
+    work = Work(tmp_path, "now")
+    assert [path.name for path in (tmp_path / WORK).iterdir()] == ["now"]
+    work.clear()
+    assert not (tmp_path / WORK).exists()
