@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -35,7 +34,8 @@ from ttf.rundir.confined import (
 from ttf.rundir.documents import DECISION, RUN_FORMAT, Manifest, Summary
 from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
-from ttf.rundir.removing import remove_if_possible, remove_if_there, remove_leftovers
+from ttf.rundir.new_folder import make_next, refuse_taken, remove_partial
+from ttf.rundir.removing import remove_if_there, remove_leftovers
 from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted
 
@@ -45,23 +45,22 @@ _MOST_PID: Final = 1 << 31
 _NAMED_WITHIN_S = 0.5
 _MOST_LOG_BYTES: Final = 8 << 20  # A run of 60 days at one line in 30 seconds.
 FOLDERS = ("checkpoints", "candidates", "index", "incidents")
-_FILES: Final = (
-    ".lock",
-    ".owner",
-    ".writer",
-    "environment.json",
+# What a run writes before its run.toml, and after it.
+_FIRST: Final = (
+    *FOLDERS,
     "faulthandler.txt",
     "flight.bin",
+    "inputs",
     "log.txt",
     "manifest.json",
     "memory.jsonl",
-    "metrics.jsonl",
-    "report.html",
-    "run.toml",
     "stderr.txt",
-    "summary.json",
     "supervision.json",
 )
+_LATER: Final = (
+    "calibration", "metrics.jsonl", "model", "report.html", "run.toml", "summary.json",
+)
+_LOCKS: Final = (".lock", ".owner", ".writer")
 
 
 class RunFolder:
@@ -109,24 +108,43 @@ class RunFolder:
             folder = cls(path)
             folder._made = made
             folder._made_parent = made_parent
+            if not (path / ".lock").exists():
+                # Nobody began a run here: a folder of somebody else is left as it is. What a run
+                # leaves that was killed before its run.toml is used again.
+                folder._refuse_taken((*_FIRST, *_LATER))
             folder._acquire(tidy=False)
-            decided = (path / DECISION).exists()
-            if decided or folder.config.exists():
+            try:
+                folder._refuse_taken(_LATER)
+            except ConfigError:
                 folder.close()
-                what, again = "decision" if decided else "run", quoted(path)
-                raise ConfigError(
-                    f"{path} already contains a {what}.",
-                    hint=f"To continue the {what}: ttf resume {again}. For a new run, choose "
-                    "another --out.",
-                )
+                raise
             folder.make_folders()
         except (OSError, StorageError) as error:
             if made and path is not None:
-                _remove_partial(path)
+                remove_partial(path, (".owner", ".lock"), FOLDERS)
             if isinstance(error, StorageError):
                 raise
             raise storage_error(error, str(path or "runs")) from error
         return folder
+
+    def _refuse_taken(self, names: tuple[str, ...]) -> None:
+        """Raises ConfigError if a new run would replace a run, or files of somebody else."""
+        path = self.path
+        decided = (path / DECISION).exists()
+        if decided or self._is_run():
+            what = "decision" if decided else "run"
+            raise ConfigError(
+                f"{path} already contains a {what}.",
+                hint=f"To continue the {what}: ttf resume {quoted(path)}. For a new run, choose "
+                "another --out.",
+            )
+        refuse_taken(path, names, "run")
+
+    def _is_run(self) -> bool:
+        """A run.toml alone may be the user's own. A run has its manifest first; a copy of one may
+        have only the model."""
+        marks = (self.manifest, self.checkpoints, self.model)
+        return self.config.is_file() and any(mark.exists() for mark in marks)
 
     def make_folders(self) -> None:
         """Those that are missing: a copy of a run may come without the empty ones. Raises
@@ -183,6 +201,11 @@ class RunFolder:
             if (path / DECISION).is_file():
                 hint = f"It holds the runs of ttf train --else: ttf runs show {quoted(path)}"
             raise DataMissing(f"{path} is not a run folder: it has no run.toml.", hint=hint)
+        if not folder._is_run():
+            raise DataMissing(
+                f"{path} contains a run.toml, but no run.",
+                hint=f"To start a run with it: ttf train {quoted(folder.config)} --out NEW_FOLDER",
+            )
         folder.refuse_newer()
         return folder
 
@@ -225,9 +248,7 @@ class RunFolder:
         if outermost:
             try:
                 note_pid(self.owner)
-                if (
-                    tidy and self.config.exists()
-                ):  # a run's folder: unfinished files are the run's own
+                if tidy and self.config.exists():  # unfinished files are the run's own
                     self.tidy()
             except (OSError, TtfError) as error:
                 self._lock.release()
@@ -238,7 +259,9 @@ class RunFolder:
     def _refuse_foreign(self) -> None:
         # A run that writes must not be led out of its folder, by its owner's links neither.
         try:
-            refuse_foreign(self.path, _FILES, (*FOLDERS, self.model.name, "calibration"))
+            folders = (*FOLDERS, "calibration", self.model.name)
+            files = {*_LOCKS, *_FIRST, *_LATER, self.environment.name}
+            refuse_foreign(self.path, sorted(files - {*folders, self.inputs.name}), folders)
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
 
@@ -373,26 +396,3 @@ def noted_pid(note: Path) -> int | None:
         text = read_inside(note, note.parent, _MOST_PID_BYTES).strip()
         return int(text) if text.isdigit() and int(text) < _MOST_PID else None
     return None
-
-
-def _remove_partial(path: Path) -> None:
-    # Removes parts of a new folder when the disk takes no more.
-    for name in (".owner", ".lock"):
-        remove_if_possible(path / name, path)
-    for name in FOLDERS:
-        with contextlib.suppress(OSError):
-            (path / name).rmdir()
-    with contextlib.suppress(OSError):
-        path.rmdir()
-
-
-def make_next(runs: Path, kind: str) -> Path:
-    """Makes the next free folder, "<kind>-004"; two processes at once get two folders."""
-    taken = [path.name.removeprefix(f"{kind}-") for path in runs.glob(f"{kind}-*")]
-    numbers = [int(name) for name in taken if name.isdecimal()]
-    for number in itertools.count(max(numbers, default=0) + 1):
-        path = runs / f"{kind}-{number:03d}"
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(parents=True)
-            return path
-    raise AssertionError

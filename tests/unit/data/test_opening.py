@@ -235,6 +235,6 @@ def test_of_a_mask_beside_lengths_or_beside_single_vectors_it_is_said_too(tmp_pa
 
 
 def test_arrays_of_other_purposes_are_not_mentioned(tmp_path: Path) -> None:
-    others: Arrays = {"X_test": X_TRAIN, "pos_test": np.arange(16), "created": np.arange(3)}
-    with open_dataset(config(tmp_path, pairs() | others, {"vectors": BANK})) as data:
+    arrays = pairs(X_test=X_TRAIN, pos_test=np.arange(16), created=np.arange(3))
+    with open_dataset(config(tmp_path, arrays, {"vectors": BANK})) as data:
         assert not [note for note in data.notes if "not used" in note]

@@ -53,6 +53,44 @@ def test_a_folder_that_holds_a_run_is_not_begun_again(tmp_path: Path) -> None:
         RunFolder.existing(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("name", ["summary.json", "model", "checkpoints", "report.html", "log.txt"])
+def test_a_folder_with_files_of_somebody_else_is_refused_and_left_as_it_was(
+    name: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / name).write_text("mine")
+    with pytest.raises(ConfigError, match=rf"contains {name}, but no run") as refusal:
+        RunFolder.new(mine)
+    assert "--out" in refusal.value.hint
+    assert [path.name for path in mine.iterdir()] == [name]
+    assert (mine / name).read_text() == "mine"
+
+
+def test_files_that_a_run_does_not_write_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("mine")
+    RunFolder.new(tmp_path).close()
+
+
+def test_what_a_run_left_that_was_killed_before_its_run_toml_is_used_again(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    for path in (folder.manifest, folder.flight, folder.stderr):
+        path.write_text("{}")
+    folder.close()
+    RunFolder.new(folder.path).close()
+
+
+def test_a_run_toml_of_the_users_is_no_run_and_never_rewritten(tmp_path: Path) -> None:
+    own = tmp_path / "run.toml"
+    own.write_text("# mine\n")
+    with pytest.raises(ConfigError, match=r"contains run\.toml, but no run"):
+        RunFolder.new(tmp_path)
+    with pytest.raises(DataMissing, match=r"contains a run\.toml, but no run") as refusal:
+        RunFolder.existing(tmp_path)
+    assert f"ttf train {own} --out" in refusal.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
+
+
 def test_a_new_folder_is_held_from_the_start_and_the_loser_leaves_it_alone(tmp_path: Path) -> None:
     winner = RunFolder.new(tmp_path / "run")
     mine = winner.path / ".tmp-mine"

@@ -49,6 +49,7 @@ class ABStudy(Study[ABSetup, Sample]):
 
     COMMAND = "ab"
     JOURNAL = "samples.jsonl"
+    PAGES = ("samples.csv", "report.md", "report.html")
     RUN_NOUN = "repeat"
 
     record: StudyRecord = field(default_factory=StudyRecord)

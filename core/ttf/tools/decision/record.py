@@ -21,8 +21,9 @@ from ttf.rundir.confined import read_json
 from ttf.rundir.documents import DECISION, GateResult, Summary
 from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
+from ttf.rundir.new_folder import make_next
 from ttf.rundir.removing import remove_if_there
-from ttf.rundir.run_folder import RunFolder, make_next
+from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import dataclass_from
 from ttf.text.shell import quoted

@@ -17,6 +17,7 @@ from ttf.incidents.death import Death, Finding
 from ttf.incidents.writing import write_incident
 from ttf.rundir import durable
 from ttf.rundir.confined import append_inside, refuse_foreign
+from ttf.rundir.new_folder import refuse_taken
 from ttf.rundir.removing import remove_if_possible
 from ttf.text.numbers import moment
 from ttf.text.secrets import Secrets
@@ -63,7 +64,7 @@ class GuardFolder:
 
     def keep(self) -> Path:
         """The folder; made at the first call."""
-        from ttf.rundir.run_folder import make_next
+        from ttf.rundir.new_folder import make_next
 
         if self.path is None:
             try:
@@ -131,6 +132,8 @@ class GuardFolder:
             raise ConfigError(
                 f"{out} is the folder of a ttf run.", hint="Choose another --out for ttf guard."
             )
+        if not (out / "memory.jsonl").exists():  # a guard makes it first
+            refuse_taken(out, _FILES, "record of ttf guard")
         try:
             out.mkdir(parents=True, exist_ok=True)
             refuse_foreign(out, _FILES, ["incidents"])

@@ -40,6 +40,7 @@ from ttf.rundir.confined import (
     read_named,
     refuse_foreign,
 )
+from ttf.rundir.new_folder import refuse_taken
 from ttf.rundir.removing import remove, remove_if_there
 from ttf.rundir.run_folder import note_pid, noted_pid
 from ttf.text.shell import quoted
@@ -75,6 +76,7 @@ class Study(ABC, Generic[SetupT, RunT]):
     COMMAND: ClassVar[str]  # `ttf ab` has studies in runs/ab-001, runs/ab-002, ...
     JOURNAL: ClassVar[str]
     RUN_NOUN: ClassVar[str]  # the name of a run in messages
+    PAGES: ClassVar[tuple[str, ...]] = ()  # files for people, beside journal and result
 
     folder: Path
     setup: SetupT
@@ -128,6 +130,7 @@ class Study(ABC, Generic[SetupT, RunT]):
         return out or next_folder(_RUNS, cls.COMMAND)
 
     def begin(self) -> Self:
+        refuse_taken(self.folder, (self.JOURNAL, RESULT, "runs", *self.PAGES), "study")
         self.lock = claim(self.folder)
         self.write_settings()
         return self
