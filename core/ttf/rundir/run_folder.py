@@ -57,9 +57,8 @@ _FIRST: Final = (
     "stderr.txt",
     "supervision.json",
 )
-_LATER: Final = (
-    "calibration", "metrics.jsonl", "model", "report.html", "run.toml", "summary.json",
-)
+_RESULTS: Final = ("calibration", "model")
+_LATER: Final = (*_RESULTS, "metrics.jsonl", "report.html", "run.toml", "summary.json")
 _LOCKS: Final = (".lock", ".owner", ".writer")
 
 
@@ -259,7 +258,7 @@ class RunFolder:
     def _refuse_foreign(self) -> None:
         # A run that writes must not be led out of its folder, by its owner's links neither.
         try:
-            folders = (*FOLDERS, "calibration", self.model.name)
+            folders = (*FOLDERS, *_RESULTS)
             files = {*_LOCKS, *_FIRST, *_LATER, self.environment.name}
             refuse_foreign(self.path, sorted(files - {*folders, self.inputs.name}), folders)
         except OSError as error:
