@@ -151,6 +151,7 @@ configuration or the data is wrong.""",
     metavar="FILE",
     help="Write the page to this file too (besides report.html in the folder).",
 )
+@options.overwrite
 @options.as_json
 def command(
     files: tuple[Path, ...],
@@ -161,6 +162,7 @@ def command(
     out: Path | None,
     resume: Path | None,
     allow_remote: bool,
+    overwrite: bool,
     as_json: bool,
     **chosen: Any,
 ) -> None:
@@ -180,6 +182,7 @@ def command(
 
     limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
     places = Places(**{name: chosen.pop(name) for name in ("csv", "markdown", "html")})
+    places.check(overwrite=overwrite)
     given = {name: value for name, value in chosen.items() if value not in (None, (), {}, False)}
     if resume is None:
         study = _new_or_started(files, out, repeats=repeats or 10, **given)

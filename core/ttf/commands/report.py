@@ -46,16 +46,22 @@ addresses and tokens are removed; the README.txt of the bundle counts them."""
     multiple=True,
     help="A text file that also goes into the bundle, as attached/NAME; may be given several times.",
 )
+@options.overwrite
 @options.as_json
 def command(
-    run_dir: Path, out: Path | None, bundle: Path | None, attach: tuple[Path, ...], as_json: bool
+    run_dir: Path,
+    out: Path | None,
+    bundle: Path | None,
+    attach: tuple[Path, ...],
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write one HTML page about a run, a study of ttf ab, a decision of ttf train --else, or a
     command under ttf guard."""
     from ttf.tools.ab.study import ABStudy
     from ttf.tools.report import make
 
-    make.check(run_dir, {"--out": out, "--bundle": bundle})
+    make.check(run_dir, {"--out": out, "--bundle": bundle}, overwrite=overwrite)
     _check_attached(attach, bundle)
     _say_if_large(run_dir)
     page = make.write(run_dir, out)

@@ -7,6 +7,7 @@ container, a number that was given again).
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -16,10 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ttf.errors import ConfigError, EntryRefused
+from ttf.rundir.confined import open_named
 from ttf.rundir.durable import TEMP_PREFIX, lock, temporary_path, write_atomically
 from ttf.rundir.removing import remove_if_possible
 
 _SUFFIX: Final = r"(?:[0-9a-f]{12}|\d+(?:\.\d+)?)"  # earlier versions: the process number
+_HEAD_BYTES: Final = 1024
 _NEW: Final = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,6 +59,27 @@ def temporary_folder(target: Path) -> Temporary:
     """To be filled, then renamed to `target`. Raises OSError."""
     _sweep(target)
     return Temporary(*_locked_folder(target))
+
+
+def refuse_to_replace(
+    name: str, path: Path, marks: tuple[bytes, ...] = (), *, overwrite: bool = False
+) -> None:
+    """Raises ConfigError if a file exists there that ttf did not write. `name`: the option or
+    argument; `marks`: one of them is near the beginning of every file of ours."""
+    if overwrite or not os.path.lexists(path) or _begins_with(path, marks):
+        return
+    raise ConfigError(
+        f"{name} {path} already exists, and it is not an earlier output of this command.",
+        hint="Choose another file, or replace it: "
+        + ("--overwrite" if name.startswith("-") else "overwrite=True"),
+    )
+
+
+def _begins_with(path: Path, marks: tuple[bytes, ...]) -> bool:
+    with contextlib.suppress(OSError, EntryRefused), open_named(path) as file:
+        head = file.read(_HEAD_BYTES)
+        return any(mark in head for mark in marks)
+    return False
 
 
 def write_output(path: Path, data: bytes, area: str | None = None) -> None:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir import durable
-from ttf.rundir.outputs import write_output
+from ttf.rundir.outputs import refuse_to_replace, write_output
 from ttf.tools.ab import judge as judge_module
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.judge import JudgeSettings, judge
 from ttf.tools.ab.measures import PAIRED
-from ttf.tools.ab.output import csv_text, document, markdown
+from ttf.tools.ab.output import CSV_MARK, MARKDOWN_MARK, csv_text, document, markdown
 from ttf.tools.ab.page import write_page
 from ttf.tools.ab.stats.sequential import when_to_look
 from ttf.tools.ab.study import ABStudy, Reason
+from ttf.tools.report.render import PAGE_MARKS
 from ttf.tools.studies.study import RESULT
 
 _AREA: Final = "ab"
@@ -29,6 +30,17 @@ class Places:
     csv: Path | None = None
     markdown: Path | None = None
     html: Path | None = None
+
+    def check(self, *, overwrite: bool) -> None:
+        """Raises ConfigError for a file that is no earlier output; before the first repeat."""
+        kinds = (
+            ("--csv", self.csv, (CSV_MARK,)),
+            ("--markdown", self.markdown, (MARKDOWN_MARK,)),
+            ("--html", self.html, PAGE_MARKS),
+        )
+        for name, path, marks in kinds:
+            if path is not None:
+                refuse_to_replace(name, path, marks, overwrite=overwrite)
 
 
 def is_settled(study: ABStudy) -> bool:

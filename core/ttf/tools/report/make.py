@@ -37,16 +37,18 @@ def report(
     *,
     out: str | os.PathLike[str] | None = None,
     bundle: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
 ) -> Reported:
     """Writes one HTML page about a run, a study of `ttf.compare`, or a guarded command.
 
     `out` is the page's file, by default `report.html` in the folder. `bundle` is a zip to send to
-    others: page, incidents and configuration, without data, names and secrets.
+    others: page, incidents and configuration, without data, names and secrets. A file that is no
+    earlier page or bundle is only replaced with `overwrite`.
     """
     folder = Path(run_dir)
     page = None if out is None else Path(out)
     packed = None if bundle is None else Path(bundle)
-    check(folder, {"out": page, "bundle": packed})
+    check(folder, {"out": page, "bundle": packed}, overwrite=overwrite)
     path = write(folder, page)
     if packed is None:
         return Reported(path=path)
@@ -55,11 +57,14 @@ def report(
     return Reported(path=path, bundle=write_bundle(folder, packed))
 
 
-def check(run_dir: Path, outputs: dict[str, Path | None]) -> None:
+def check(run_dir: Path, outputs: dict[str, Path | None], *, overwrite: bool) -> None:
     """Raises before anything is written. `outputs`: the page and the bundle, by the names that the
     caller gave them."""
+    from ttf.rundir.outputs import refuse_to_replace
     from ttf.tools.ab.study import ABStudy
+    from ttf.tools.report.bundle import MARK
     from ttf.tools.report.page import is_reportable
+    from ttf.tools.report.render import PAGE_MARKS
 
     if not run_dir.exists():
         raise DataMissing(f"There is no folder {run_dir}.", hint=_HINT)
@@ -84,9 +89,11 @@ def check(run_dir: Path, outputs: dict[str, Path | None]) -> None:
             "summary.json and no incidents.",
             hint=_HINT,
         )
-    for (name, path), usual in zip(outputs.items(), ("report.html", "bundle.zip"), strict=True):
+    kinds = (("report.html", PAGE_MARKS), ("bundle.zip", (MARK,)))
+    for (name, path), (usual, marks) in zip(outputs.items(), kinds, strict=True):
         if path is not None:
             _check_output(name, path, usual)
+            refuse_to_replace(name, path, marks, overwrite=overwrite)
     if out is not None and bundle is not None and out.absolute() == bundle.absolute():
         names = " and ".join(outputs)
         raise ConfigError(f"{names} are the same file.", hint="Use two different file names.")

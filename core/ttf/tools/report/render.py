@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MOST_BYTES: Final = 480_000
+# In the head of every page, also of earlier versions (their titles).
+PAGE_MARKS: Final = (b'<meta name="generator" content="ttf">', b": ttf run</title>")
 _SHARED: Final = Path(__file__).parent / "templates"
 
 

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.kit.studies_by_hand import (
@@ -19,12 +20,15 @@ from tests.kit.studies_by_hand import (
     study,
 )
 
+from ttf.errors import ConfigError
 from ttf.rundir.typed_json import dataclass_from
 from ttf.tools.ab.analysis import (
     Bitwise,
     Fixed,
 )
+from ttf.tools.ab.finish import Places
 from ttf.tools.ab.output import _terminal, csv_text, document, markdown, rows, table_lines, words
+from ttf.tools.ab.page._render import page_of
 from ttf.tools.ab.sample import Sample
 
 # --- terminal -----------------------------------------------------------------------------------
@@ -187,6 +191,24 @@ def test_the_csv_has_a_row_a_repeat_and_stable_columns() -> None:
     assert lines[0]["classes"] == "segfault"
     assert lines[1]["outcome"] == "lost" and lines[1]["samples_per_s"] == ""
     assert lines[1]["recall@10"] == "" and float(lines[0]["recall@10"]) == 0.4
+
+
+def test_an_earlier_file_of_a_study_is_replaced_and_no_other_is(tmp_path: Path) -> None:
+    made, found = study(TWO, 3)
+    written = {
+        "csv": csv_text(found).encode(),
+        "markdown": markdown(made, found).encode(),
+        "html": page_of("study", made, found, {}),
+    }
+    for name, content in written.items():
+        path = tmp_path / name
+        Places(**{name: path}).check(overwrite=False)
+        path.write_bytes(content)
+        Places(**{name: path}).check(overwrite=False)
+        path.write_bytes(b"mine")
+        with pytest.raises(ConfigError, match=f"--{name} {path} already exists"):
+            Places(**{name: path}).check(overwrite=False)
+        Places(**{name: path}).check(overwrite=True)
 
 
 def test_samples_stand_block_by_block_whatever_their_order() -> None:

@@ -83,3 +83,23 @@ def test_what_cannot_be_done_is_said_with_the_way_out(
     done = invoke(["report", *(word.format(tmp_path) for word in argv)])
     assert done.code == code
     assert said.format(tmp_path) in done.err and "hint:" in done.err
+
+
+def test_only_a_page_or_a_bundle_of_ttf_is_replaced(
+    guard_dir: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    page, packed = tmp_path / "page.html", tmp_path / "b.zip"
+    for flag, path in (("--out", page), ("--bundle", packed)):
+        argv = ["report", str(guard_dir), flag, str(path)]
+        assert [invoke(argv).code for _ in range(2)] == [0, 0]
+        path.write_bytes(b"PK\x03\x04 mine")
+        refused = invoke(argv)
+        assert refused.code == 2
+        assert f"{flag} {path} already exists" in refused.err and "--overwrite" in refused.err
+        assert path.read_bytes() == b"PK\x03\x04 mine"
+        assert invoke([*argv, "--overwrite"]).code == 0
+    titled = b"<!DOCTYPE html>\n<title>base: ttf run</title>"  # by a version before this mark
+    page.write_bytes(titled)
+    assert invoke(["report", str(guard_dir), "--out", str(page)]).code == 0
+    with zipfile.ZipFile(packed) as archive:
+        assert archive.testzip() is None

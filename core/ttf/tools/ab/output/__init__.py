@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ttf.tools.ab.output._markdown import markdown
+from ttf.tools.ab.output._markdown import MARKDOWN_MARK, markdown
 from ttf.tools.ab.output._terminal import table_lines
-from ttf.tools.ab.output.rows import csv_text, document
+from ttf.tools.ab.output.rows import CSV_MARK, csv_text, document
 
-__all__ = ["csv_text", "document", "markdown", "table_lines"]
+__all__ = ["CSV_MARK", "MARKDOWN_MARK", "csv_text", "document", "markdown", "table_lines"]

@@ -15,6 +15,9 @@ from ttf.tools.ab.sample import Sample
 # keys that only the CSV has
 _LEFT_OUT: Final = ("classes", "weights_sha256", "exact", "crashed", "position", "reason")
 
+# Of the first table: by it a file is known as an earlier report.
+MARKDOWN_MARK: Final = b"| arm | repeats | crashed |"
+
 
 def markdown(
     analysis: Analysis, samples: Sequence[Sample], facts: Mapping[str, str] | None = None

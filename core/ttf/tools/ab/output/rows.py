@@ -37,6 +37,7 @@ FIRST: Final = [
     "weights_sha256",
     "reason",
 ]
+CSV_MARK: Final = ",".join(FIRST).encode()  # by it a file is known as an earlier table
 
 
 def scalars(sample: Sample, metrics: Sequence[str]) -> dict[str, Any]:

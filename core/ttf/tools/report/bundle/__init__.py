@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ttf.tools.report.bundle._zip import Bundle, write_bundle
+from ttf.tools.report.bundle._zip import MARK, Bundle, write_bundle
 
-__all__ = ["Bundle", "write_bundle"]
+__all__ = ["MARK", "Bundle", "write_bundle"]

@@ -27,6 +27,9 @@ _BOUNDS: Final = (
     Bounds(incidents=3, file_bytes=8 << 10),
 )
 # Real file times would reveal a time zone. The same run makes the same bundle.
+# In the first file of every bundle, which is stored as it is.
+README: Final = "README.txt"
+MARK: Final = README.encode() + b"Bundle of "
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -80,7 +83,7 @@ def _build(
     name = redactor.text(run.name)
     removed = Removed(kinds=counts, secrets=secrets, common=len(identity.common))
     explained = readme(name, files, scripts, shortened, removed)
-    whole = {"README.txt": explained, FILE: page, **files}
+    whole = {README: explained, FILE: page, **files}
     data = _zipped(whole)
     found = Bundle(
         path=out,
@@ -98,7 +101,7 @@ def _zipped(files: Mapping[str, str]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, text in files.items():
             entry = zipfile.ZipInfo(name, _WHEN)
-            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.compress_type = zipfile.ZIP_STORED if name == README else zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, text.encode(errors="replace"))
     return buffer.getvalue()
