@@ -17,6 +17,7 @@ from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
+    from ttf.config.other_data import OtherData
     from ttf.config.overrides import MineOverrides, Overrides
     from ttf.contracts import Store
     from ttf.rundir.documents import Summary
@@ -350,15 +351,13 @@ def _here(request: TrainRequest) -> Summary:
 def evaluate_run(
     run_dir: Path,
     *,
-    pairs: Path | None = None,
-    bank: Path | None = None,
     k: Sequence[int] = (1, 10, 100, 500),
-    allow_remote: bool = False,
+    **other: Unpack[OtherData],
 ) -> dict[str, Any]:
     """Metrics of a finished run's towers on validation pairs, against the full bank."""
     from ttf.training.inference import open_run
 
-    with open_run(run_dir, pairs=pairs, bank=bank, allow_remote=allow_remote) as opened:
+    with open_run(run_dir, **other) as opened:
         return opened.evaluate(k)
 
 
@@ -368,14 +367,17 @@ def evaluate(
     pairs: Path | str | None = None,
     bank: Path | str | None = None,
     k: Sequence[int] = (1, 10, 100, 500),
+    sets: Mapping[str, Any] | None = None,
     allow_remote: bool = False,
 ) -> Mapping[str, float]:
-    """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`. `allow_remote`: see `resume`."""
+    """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`. `sets`: keys of `[data]`, such as
+    `{"data.names.X_val": "queries"}`. `allow_remote`: see `resume`."""
     found = evaluate_run(
         Path(run_dir),
         pairs=None if pairs is None else Path(pairs),
         bank=None if bank is None else Path(bank),
         k=k,
+        sets=sets or {},
         allow_remote=allow_remote,
     )
     metrics: Mapping[str, float] = found["metrics"]

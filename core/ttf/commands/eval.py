@@ -18,11 +18,14 @@ from ttf.text.terminal import next_command, say, show_result
 Examples:
   ttf eval runs/run-001
   ttf eval runs/run-001 --k 1,5,50
-  ttf eval runs/run-001 --pairs test.npz --bank other.npz --json"""
+  ttf eval runs/run-001 --pairs test.npz --bank other.npz --json
+  ttf eval runs/run-001 --pairs test.npz --set data.names.X_val=queries"""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
 @options.path(
-    "--pairs", help="Other pairs; X_val contains the queries. [default: those of the run]"
+    "--pairs",
+    help="Other pairs: their X_val, or all of X_train if there is none. [default: the validation "
+    "pairs of the run]",
 )
 @options.path("--bank", help="Another bank of documents. [default: that of the run]")
 @click.option(
@@ -32,6 +35,13 @@ Examples:
     default="1,10,100,500",
     help="Numbers of documents for which recall is computed.",
 )
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY.PATH=VALUE",
+    help="Set a key of [data], e.g. data.names.X_val=queries. The value is TOML.",
+)
 @options.allow_remote
 @options.as_json
 def command(
@@ -39,13 +49,16 @@ def command(
     pairs: Path | None,
     bank: Path | None,
     ks: tuple[int, ...],
+    sets: tuple[str, ...],
     allow_remote: bool,
     as_json: bool,
 ) -> None:
     """Compute exact recall@k, MRR@10 and nDCG@10 of the validation pairs with the full bank."""
     from ttf import api
 
-    found = api.evaluate_run(run_dir, pairs=pairs, bank=bank, k=ks, allow_remote=allow_remote)
+    found = api.evaluate_run(
+        run_dir, k=ks, pairs=pairs, bank=bank, sets=sets, allow_remote=allow_remote
+    )
     metrics = found["metrics"]
     show_result(found, table([(name, number(value)) for name, value in metrics.items()]), as_json)
     for note in found["notes"]:

@@ -94,7 +94,7 @@ def _where_queries_come_from(pairs: NamedArrays, split: str) -> str:
         role, name = meant
         return f"Did you mean {name}? Then: --set data.names.{role}={quoted(name)}"
     mapped = f"If an array has another name, give its name: --set data.names.X_{split}=queries"
-    if split != "val":
+    if split != "val" or not (pairs.has_split("train") or pairs.has_split("val")):
         return mapped
     if pairs.has_split("val"):
         return f"{mapped}. Without any *_val array, ttf uses some training pairs for validation."

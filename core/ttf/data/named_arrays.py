@@ -11,6 +11,7 @@ from ttf.contracts import Store, VectorSource
 SPLITS: Final = ("train", "val")
 KINDS: Final = ("X", "seq", "Y", "pos", "len", "mask")
 _ROLES: Final = tuple(f"{kind}_{split}" for split in SPLITS for kind in KINDS)
+_KNOWN: Final = {"vectors", "ids", *_ROLES, *(f"{kind}_test" for kind in KINDS)}
 _MOST_NAMED: Final = 8
 _ALIKE: Final = 0.8
 _GRADES: Final = ("rel", "grade", "rating", "score", "weight", "label")
@@ -58,6 +59,10 @@ class NamedArrays:
 
     def unused(self) -> Iterator[str]:
         """Notes about arrays that look as if they were meant for the training, and are not used."""
+        for key in sorted(self._names.keys() - _KNOWN):
+            close = difflib.get_close_matches(key, sorted(_KNOWN), n=1)
+            meant = f" Did you mean {close[0]}?" if close else ""
+            yield f"data.names.{key} is not used: ttf reads no array of that name.{meant}"
         names = [name for name in self._without_role() if _seems_meant(name)]
         reasons = {_reason(name): None for name in names}
         masks = [f"mask_{split}" for split in SPLITS if f"mask_{split}" in self]
@@ -85,8 +90,7 @@ class NamedArrays:
 
     def _without_role(self) -> list[str]:
         """A role that is mapped to another name counts as one that the user does not want."""
-        roles = {f"{kind}_{split}" for kind in KINDS for split in (*SPLITS, "test")}
-        used = roles | {self._names.get(role, role) for role in roles} | {"vectors", "ids"}
+        used = _KNOWN | {self._names.get(role, role) for role in _KNOWN}
         return [name for name in self.store.names() if name not in used]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, Self
 
 from ttf.config.schema import DataConfig
@@ -30,7 +31,7 @@ from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView
 from ttf.errors import ArrayMissing, BadData, ConfigError
-from ttf.host.plugins import open_store, storage_for
+from ttf.host.plugins import is_local, open_store, storage_for
 from ttf.text.shell import quoted
 
 _CHECK_AT_OPEN_BYTES = 64 << 20
@@ -140,6 +141,27 @@ class Opening:
         train, val, _ = self._drawn
         return train if name == "train" else val
 
+    def judged(self) -> Split:
+        """The pairs whose metrics are asked for: the validation pairs; of a file that is not the
+        run's own and has none, all pairs, for it was made to be judged."""
+        pairs = self.pairs
+        if self._is_of_the_run or pairs.has_split("val") or not pairs.has_split("train"):
+            return self.split("val")
+        whole = self._split_of_file("train")
+        self.notes.append(
+            f"{pairs.uri} has no validation pairs (X_val or seq_val), so these are the metrics of "
+            f"all its {len(whole):,} pairs ({whole.queries.source.name}). If the run was trained on "
+            "some of them, they do not show how good it is for new queries."
+        )
+        return whole
+
+    @cached_property
+    def _is_of_the_run(self) -> bool:
+        own, given = self._own_pairs, self._config.pairs
+        if own is None or given is None or not (is_local(own) and is_local(given)):
+            return own == given
+        return Path(own).resolve() == Path(given).resolve()
+
     @property
     def val_drawn(self) -> DrawnFacts | None:
         return None if self._drawn is None else self._drawn[2]
@@ -148,7 +170,7 @@ class Opening:
     def _drawn(self) -> tuple[Split, Split, DrawnFacts] | None:
         share, pairs = self._config.val_split, self.pairs
         if pairs.has_split("val"):
-            if share not in ("auto", 0):
+            if share not in ("auto", 0) and self._is_of_the_run:
                 self.notes.append(
                     f"data.val_split = {share:g} is not used: {pairs.uri} has validation pairs."
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ttf.config.other_data import with_sets
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.dataset import OpenBank, Queries, Split
@@ -63,10 +64,11 @@ def open_run(
     *,
     pairs: Path | None = None,
     bank: Path | str | None = None,
+    sets: Sequence[str] | Mapping[str, Any] = (),
     allow_remote: bool = False,
 ) -> Model:
-    """Opens a run with its own data, or with other pairs or another bank; of a run that has not
-    finished, the model it has so far.
+    """Opens a run with its own data, or with other pairs, another bank or other keys of `[data]`; of
+    a run that has not finished, the model it has so far.
 
     Opens the bank at once, the pairs when `evaluate` is called. `allow_remote`: also where only the
     run's own run.toml names a URL.
@@ -79,7 +81,7 @@ def open_run(
     policy.start()
     towers = load_model(folder.model).to(policy.torch_device())
     shape = TowerShape(**read_json(folder.model / MODEL_CONFIG, folder.path)["query"]["shape"])
-    data = resolved.config.data
+    data = with_sets(resolved.config.data, sets)
     changed = {"pairs": pairs, "bank": bank}
     other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
     if not allow_remote:
@@ -283,7 +285,7 @@ class Model:
 
     @cached_property
     def _val(self) -> Split:
-        return self._opening.split("val")
+        return self._opening.judged()
 
     def evaluate(self, ks: Sequence[int]) -> dict[str, Any]:
         """Metrics of the validation pairs against the full bank."""

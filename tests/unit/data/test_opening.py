@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.kit.data_files import BANK, X_TRAIN, config, pairs, write
 
 from ttf.config.schema import DataConfig
-from ttf.data.open_dataset import open_dataset, open_queries
+from ttf.data.open_dataset import Opening, open_dataset, open_queries
 from ttf.errors import ArrayMissing, BadData, ConfigError, DataChanged, DataMissing
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -234,7 +234,60 @@ def test_of_a_mask_beside_lengths_or_beside_single_vectors_it_is_said_too(tmp_pa
         assert any("mask_train in" in note and "len_train" in note for note in data.notes)
 
 
+def test_a_mapping_that_leads_nowhere_is_said(tmp_path: Path) -> None:
+    given = config(tmp_path, pairs(), {"vectors": BANK}, names={"len_trian": "lengths"})
+    with open_dataset(given) as data:
+        assert any(
+            "data.names.len_trian is not used" in note and "Did you mean len_train?" in note
+            for note in data.notes
+        )
+
+
 def test_arrays_of_other_purposes_are_not_mentioned(tmp_path: Path) -> None:
     arrays = pairs(X_test=X_TRAIN, pos_test=np.arange(16), created=np.arange(3))
     with open_dataset(config(tmp_path, arrays, {"vectors": BANK})) as data:
         assert not [note for note in data.notes if "not used" in note]
+
+
+NO_VAL: dict[str, Any] = {"X_val": None, "pos_val": None}
+
+
+def test_all_pairs_of_another_file_without_validation_pairs_are_judged(tmp_path: Path) -> None:
+    given = config(tmp_path, pairs(**NO_VAL), {"vectors": BANK})
+    with Opening(given.model_copy(update={"val_split": 0.25}), own_pairs="own.npz") as opening:
+        judged = opening.judged()
+        assert (len(judged), judged.queries.source.name) == (16, "X_train")
+        (note,) = opening.notes
+    assert "the metrics of all its 16 pairs (X_train)" in note
+    assert "--val-split" not in note
+
+
+def test_of_the_runs_own_file_the_pairs_are_judged_that_were_not_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = config(tmp_path, pairs(**NO_VAL), {"vectors": BANK})
+    with open_dataset(given) as data:
+        wanted = data.val.keep.tolist()
+    monkeypatch.chdir(tmp_path)
+    for own in (given.pairs, "pairs.npz"):  # the same file by another path
+        with Opening(given, own_pairs=own) as opening:
+            assert opening.judged().keep.tolist() == wanted
+
+
+def test_of_another_file_nobody_asked_for_a_share(tmp_path: Path) -> None:
+    given = config(tmp_path, pairs(), {"vectors": BANK})
+    shared = given.model_copy(update={"val_split": 0.05})
+    with Opening(shared, own_pairs="own.npz") as opening:
+        assert opening.judged().queries.source.name == "X_val"
+        assert not opening.notes
+    with Opening(shared) as opening:
+        opening.split("val")
+        assert "data.val_split = 0.05 is not used" in opening.notes[0]
+
+
+def test_a_file_without_pairs_is_not_sent_to_an_option_of_another_command(tmp_path: Path) -> None:
+    given = config(tmp_path, {"vectors": BANK}, {"vectors": BANK})
+    with Opening(given, own_pairs="own.npz") as opening, pytest.raises(ArrayMissing) as caught:
+        opening.judged()
+    assert "--set data.names.X_val=queries" in caught.value.hint
+    assert "--val-split" not in caught.value.hint

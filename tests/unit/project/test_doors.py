@@ -54,6 +54,7 @@ OUTSIDE = {
     "process/messages.py": MESSAGE,
     "process/orphans.py": SYSTEM,
     "rundir/flight_record.py": "a mapped file: opened without following a link",
+    "rundir/new_folder.py": "removes the empty folders of a run that could not be made",
     "rundir/run_folder.py": "removes the empty folders that it made",
     "rundir/waiting_lock.py": SYSTEM,
     "testing/_crashing.py": TESTS,

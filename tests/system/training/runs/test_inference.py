@@ -174,6 +174,26 @@ def test_evaluation_needs_the_validation_pairs_alone(place: Path, invoke: Invoke
     assert there["metrics"] == invoke(["eval", "with-bank", "--json"]).json()["metrics"]
 
 
+def test_a_file_to_be_judged_may_name_its_arrays_as_it_likes(place: Path, invoke: Invoke) -> None:
+    wanted = invoke(["eval", "with-bank", "--json"]).json()["metrics"]
+    np.savez(place / "test.npz", X_train=X_VAL, pos_train=np.arange(12))
+    judged = invoke(["eval", "with-bank", "--pairs", "test.npz", "--json"]).json()
+    assert (judged["queries"], judged["metrics"]) == (12, wanted)
+    assert "all its 12 pairs" in judged["notes"][0]
+    np.savez(place / "test.npz", asked=X_VAL, found=np.arange(12))
+    argv = ["eval", "with-bank", "--pairs", "test.npz"]
+    for name, array in (("X_val", "asked"), ("pos_val", "found")):
+        refused = invoke(argv)
+        assert refused.code == 3
+        assert f"--set data.names.{name}=" in refused.err
+        argv += ["--set", f"data.names.{name}={array}"]
+    assert invoke([*argv, "--json"]).json()["metrics"] == wanted
+    names = {"data.names.X_val": "asked", "data.names.pos_val": "found"}
+    assert ttf.evaluate(place / "with-bank", pairs=place / "test.npz", sets=names) == wanted
+    for key in ("train.lr", "data.bank"):
+        assert invoke([*argv, "--set", f"{key}=3"]).code == 2
+
+
 def test_other_pairs_are_found_in_the_bank_of_the_run(place: Path, invoke: Invoke) -> None:
     np.savez(place / "test.npz", X_val=X_VAL, Y_val=Y_VAL)
     there = invoke(["eval", "own", "--pairs", "test.npz", "--json"]).json()
