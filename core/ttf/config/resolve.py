@@ -260,16 +260,21 @@ def load_run_toml(
     text = read_inside(path, path.parent, MOST_CONFIG_BYTES).decode(errors="replace").splitlines()
     written = resolve(path, plugins=plugins and not overlay)
     resolved = resolve(path, overlay=overlay, plugins=plugins) if overlay else written
+    lines = {keys: text[number - 1] for keys, number in files.read(path).lines.items()}
     comments = {
-        keys: text[number - 1].rpartition(toml.COMMENT)[2]
-        for keys, number in files.read(path).lines.items()
-        if toml.COMMENT in text[number - 1]
+        keys: line.rpartition(toml.COMMENT)[2]
+        for keys, line in lines.items()
+        if toml.COMMENT in line
     }
+    # Without a comment, a person wrote the value: it is no default. Tables have none.
+    by_hand = {keys for keys, line in lines.items() if not line.lstrip().startswith("[")}
+    by_hand -= comments.keys()
     gates = next((c for keys, c in comments.items() if keys[:1] == ("gates",)), "default")
-    origins = {
-        dotted: gates if dotted == "gates" else comments.get(tuple(dotted.split(".")), "default")
-        for dotted in resolved.origins
-    }
+    origins = {}
+    for dotted, origin in resolved.origins.items():
+        keys = tuple(dotted.split("."))
+        noted = gates if dotted == "gates" else comments.get(keys, "default")
+        origins[dotted] = origin if keys in by_hand else noted
     remedied = {k: o for k, o in resolved.origins.items() if o != written.origins.get(k)}
     return replace(
         resolved, origins=origins | remedied, samples_per_step=_samples_per_step(written)

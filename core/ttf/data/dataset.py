@@ -81,7 +81,7 @@ def queries_of(pairs: NamedArrays, split: str, context: Callable[[], VectorSourc
         need_floats(source, (2, 3), "(N, D) or (N, L, D)")
     elif source.dtype not in ("int32", "int64") or len(source.shape) != 2 or 0 in source.shape:
         raise BadData(
-            f"{seq} in {pairs.uri} has the type {source.dtype} and the shape {source.shape}. It "
+            f"{seq} in {pairs.uri} has the type {pairs.stored_type(seq)} and the shape {source.shape}. It "
             "must be int32 or int64 with the shape (N, L): row numbers of the context, and -1 for "
             "padding."
         )
@@ -181,7 +181,8 @@ class Queries:
             raise BadData(
                 f"{self.source.name}[{rows[wrong[0]]}] in {self.source.uri} refers to row "
                 f"{value}, but {self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
-                hint="Use the context file for which these row numbers were made (--context).",
+                hint="Use the context file for which these row numbers were made (--context)."
+                + (" Rows are counted from 0." if value == self.context.shape[0] else ""),
             )
         counts = valid.sum(axis=1)
         empty = np.flatnonzero(counts == 0)

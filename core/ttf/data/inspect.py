@@ -319,7 +319,7 @@ def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
 
 def _known(arrays: NamedArrays, split: str) -> None:
     """Raises BadData if no pair has a positive, and none can be found by value."""
-    found = positives.from_array(arrays[f"pos_{split}"], _ANY_BANK)
+    found = positives.named_rows(arrays, f"pos_{split}", _ANY_BANK)
     if not len(found.usable) and f"Y_{split}" not in arrays:
         raise BadData(
             f"None of the {len(found.rows):,} {split} pairs of {arrays.uri} has a positive: every "

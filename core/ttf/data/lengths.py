@@ -29,8 +29,8 @@ def _from_numbers(pairs: NamedArrays, name: str, source: VectorSource) -> NDArra
     array = pairs[name]
     if array.dtype not in ("int32", "int64") or array.shape != source.shape[:1]:
         raise BadData(
-            f"{name} in {pairs.uri} has the type {array.dtype} and the shape {array.shape}. It "
-            f"must be int32 or int64 with the shape ({source.shape[0]},), because {source.name} "
+            f"{name} in {pairs.uri} has the type {pairs.stored_type(name)} and the shape "
+            f"{array.shape}. It must be int32 or int64 with the shape ({source.shape[0]},), because {source.name} "
             f"has {source.shape[0]} rows."
         )
     lengths = np.array(array.read(0, array.shape[0]), dtype=np.int64)
@@ -50,8 +50,8 @@ def _from_mask(pairs: NamedArrays, name: str, source: VectorSource) -> NDArray[n
     ignore = f"To ignore the mask: --set data.names.{name}=none"
     if mask.dtype in FLOATS or mask.shape != source.shape[:2]:
         raise BadData(
-            f"{name} in {pairs.uri} has the type {mask.dtype} and the shape {mask.shape}. A mask "
-            f"must be boolean with the shape {source.shape[:2]}, True for each valid step of "
+            f"{name} in {pairs.uri} has the type {pairs.stored_type(name)} and the shape "
+            f"{mask.shape}. A mask must be boolean with the shape {source.shape[:2]}, True for each valid step of "
             f"{source.name}.",
             hint=ignore,
         )

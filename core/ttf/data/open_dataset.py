@@ -256,7 +256,7 @@ def _positives(
     named, valued = f"pos_{split}", f"Y_{split}"
     found = None
     if named in pairs and not by_value:
-        found = pos.from_array(pairs[named], bank.shape[0])
+        found = pos.named_rows(pairs, named, bank.shape[0])
         _same_count(pairs, named, len(found.rows), split, count)
         if valued in pairs and not found.unmatched:
             say(f"{valued} is not used and not checked: {named} names the positives of all pairs.")

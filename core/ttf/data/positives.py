@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
+from ttf.data.named_arrays import NamedArrays
 from ttf.data.order import hash64
+from ttf.data.text_arrays import stored_kind
 from ttf.data.vectors import to_float32
 from ttf.errors import BadData
 
@@ -35,25 +37,43 @@ class Positives:
         return len(self.rows) - len(self.usable)
 
 
-def from_array(source: VectorSource, bank_rows: int) -> Positives:
+def named_rows(pairs: NamedArrays, name: str, bank_rows: int) -> Positives:
     """Reads pos_* and checks every value; raises BadData that names the first wrong row."""
+    kind, letter = pairs.stored_type(name), stored_kind(pairs.store, pairs.stored_name(name))
+    if letter in ("U", "S", "O"):
+        raise BadData(
+            f"{pairs.said(name)} in {pairs.uri} has the type {kind}, but it must contain row "
+            "numbers of the bank.",
+            hint=(
+                "If these are ids of documents, look up their rows: row = {id: n for n, id in "
+                f'enumerate(bank["ids"])}}; {name} = numpy.array([row[id] for id in {name}])'
+            ),
+        )
+    source = pairs[name]
     shape = source.shape
     if source.dtype not in ("int32", "int64") or len(shape) not in (1, 2) or 0 in shape:
+        convert = f'Convert it: {name} = {name}.astype("int64"). ' if letter == "f" else ""
         raise BadData(
-            f"{source.name} in {source.uri} has the type {source.dtype} and the shape {shape}. It "
+            f"{source.name} in {source.uri} has the type {kind} and the shape {shape}. It "
             "must be int64 with the shape (N,) or (N, P), and it must not be empty.",
-            hint="Each value must be a row number of the bank, or -1 if the positive is unknown.",
+            hint=(
+                f"{convert}Each value must be a row number of the bank, or -1 if the positive is "
+                "unknown."
+            ),
         )
     rows = np.array(source.read(0, shape[0]), dtype=np.int64).reshape(shape[0], -1)
     wrong = np.argwhere((rows < UNKNOWN) | (rows >= bank_rows))
     if len(wrong):
+        from_one = bool(rows.max() == bank_rows and rows[rows != UNKNOWN].min() == 1)
         row, column = wrong[0]
         place = f"{row}, {column}" if len(shape) == 2 else f"{row}"
         raise BadData(
             f"{source.name}[{place}] in {source.uri} is {rows[row, column]}, but the bank has "
             f"only {bank_rows:,} rows ({len(wrong):,} wrong values in total).",
             hint=(
-                "Use -1 for an unknown positive, or use the bank for which these row numbers "
+                f"Do your row numbers start at 1? ttf counts rows from 0: {name} - 1."
+                if from_one
+                else "Use -1 for an unknown positive, or use the bank for which these row numbers "
                 "were made."
             ),
         )

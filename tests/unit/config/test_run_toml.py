@@ -33,6 +33,15 @@ def test_what_is_written_reads_back_equal_with_the_same_origins(tmp_path: Path) 
     assert dump(again) == text
 
 
+def test_a_value_that_somebody_wrote_into_it_is_no_default(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[tower.query]\nname = "linear"\n[train]\nseed = 3  # --seed\n')
+    origins = load_run_toml(file).origins
+    assert origins["tower.query.name"] == "run.toml:2"
+    assert origins["train.seed"] == "--seed"
+    assert origins["train.lr"] == "default"
+
+
 def test_every_key_is_there_and_none_is_a_comment(tmp_path: Path) -> None:
     resolved = resolve(everything(tmp_path), flags={"--seed": 5})
     text = dump(resolved)

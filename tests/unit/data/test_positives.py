@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.kit.data_files import BANK, config, pairs
 
+from ttf.config.schema import DataConfig
 from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset
 from ttf.errors import BadData
@@ -199,3 +200,28 @@ def test_targets_beside_positions_of_all_pairs_are_said_to_be_unused(tmp_path: P
     with open_dataset(config(tmp_path, odd, {"vectors": BANK})) as data:
         [note] = data.notes
     assert "Y_train is not used and not checked" in note
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (np.arange(16, dtype=np.float64), ("the type float64", 'astype("int64")')),
+        (np.array([f"d{n}" for n in range(16)]), ("<U3", "row numbers", 'enumerate(bank["ids"])')),
+        (np.array([{}] * 16, dtype=object), ("object", 'enumerate(bank["ids"])')),
+        (np.arange(25, 41), ("is 40", "rows from 0", "row numbers start at 1", "pos_train - 1")),
+        (np.r_[-1, np.arange(26, 41)], ("is 40", "use the bank for which")),
+    ],
+    ids=["floats", "strings", "objects", "from one", "no one"],
+)
+def test_rows_that_are_none_are_refused_with_what_to_do(
+    rows: NDArray[Any], says: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "pairs.npz"
+    rows[:1] = 1 if says[-1].endswith("- 1") else rows[:1]
+    np.savez(file, allow_pickle=True, **(pairs() | {"pos_train": rows}))
+    bank = tmp_path / "bank.npz"
+    np.savez(bank, vectors=BANK)
+    with pytest.raises(BadData) as caught:
+        open_dataset(DataConfig(pairs=str(file), bank=str(bank)))
+    for part in says:
+        assert part in f"{caught.value} {caught.value.hint}"
