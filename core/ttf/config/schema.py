@@ -78,6 +78,12 @@ class DataConfig(Section):
         "none",
         unit="share of the training pairs",
     )
+    hold_out: ShareBelowOne = key(
+        0,
+        "share of the training pairs on which the run is evaluated instead of the validation pairs, "
+        "which are then not read; it does not train on these pairs. ttf tune sets it; 0: none",
+        unit="share of the training pairs",
+    )
     names: dict[str, Name] = key(
         {}, "array names in your files, e.g. X_train = 'queries'", max_length=100
     )

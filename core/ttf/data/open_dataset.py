@@ -136,9 +136,10 @@ class Opening:
 
     def split(self, name: Literal["train", "val"]) -> Split:
         """The usable pairs of one split."""
-        if self._drawn is None:
+        parts = self._held_out or self._drawn
+        if parts is None:
             return self._split_of_file(name)
-        train, val, _ = self._drawn
+        train, val, _ = parts
         return train if name == "train" else val
 
     def judged(self) -> Split:
@@ -161,6 +162,20 @@ class Opening:
         if own is None or given is None or not (is_local(own) and is_local(given)):
             return own == given
         return Path(own).resolve() == Path(given).resolve()
+
+    @cached_property
+    def _held_out(self) -> tuple[Split, Split, DrawnFacts] | None:
+        # Of the pairs that a run without it trains on: neither part has a validation pair.
+        share = self._config.hold_out
+        if share == 0 or not self._is_of_the_run or not self.pairs.has_split("train"):
+            return None
+        whole = self._split_of_file("train") if self._drawn is None else self._drawn[0]
+        held = draw_val(whole, share, self._seed)
+        self.notes.append(
+            f"data.hold_out: the run is evaluated on some training pairs, not on the validation "
+            f"pairs, and does not train on them: {held[2].text}; seed {self._seed}."
+        )
+        return held
 
     @property
     def val_drawn(self) -> DrawnFacts | None:

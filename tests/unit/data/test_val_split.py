@@ -137,3 +137,29 @@ def test_without_a_bank_the_rows_of_y_train_are_the_bank(tmp_path: Path) -> None
         assert (len(data.train), len(data.val)) == (13, 3)
         ref = data.bank_ref(tmp_path, unit=False)
         assert ref.array == "Y_train"
+
+
+def test_a_hold_out_is_drawn_from_what_the_run_trains_on_and_no_validation_pair_is_read(
+    tmp_path: Path,
+) -> None:
+    unreadable = pairs(X_val=np.full((3, 2, 2, 9), np.nan, np.float32))
+    held = config(tmp_path, unreadable, {"vectors": BANK}).model_copy(update={"hold_out": 0.25})
+    with open_dataset(held, seed=1) as found:
+        parts = np.concatenate([found.train.keep, found.val.keep])
+        assert sorted(parts) == list(range(16))
+        assert len(found.val) == 4
+        assert found.val.queries is found.train.queries
+        assert found.val_drawn is None
+        assert any("data.hold_out" in note for note in found.notes)
+
+
+def test_a_hold_out_has_none_of_the_validation_pairs_that_were_drawn(tmp_path: Path) -> None:
+    without = config(tmp_path, pairs(**NO_VAL), {"vectors": BANK})
+    without = without.model_copy(update={"val_split": 0.25})
+    with open_dataset(without, seed=1) as plain:
+        val, train = set(plain.val.keep), set(plain.train.keep)
+        drawn = plain.val_drawn
+    with open_dataset(without.model_copy(update={"hold_out": 0.25}), seed=1) as found:
+        assert set(found.val.keep) < train
+        assert not val & set(found.train.keep)
+        assert found.val_drawn == drawn
