@@ -181,6 +181,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         Reported as Reported,
         report as report,
     )
+    from ttf.tools.tune.from_python import (
+        Tuned as Tuned,
+        tune as tune,
+    )
     from ttf.training.inference import (
         Found as Found,
         Model as Model,
@@ -217,6 +221,7 @@ _NAMES: Final = {
     "ttf.tools.guard.from_python": "Guarded guard",
     "ttf.tools.mine.offline": "Mined",
     "ttf.tools.report.make": "Reported report",
+    "ttf.tools.tune.from_python": "Tuned tune",
     "ttf.training.inference": "Found Model",
     "ttf.training.plan": "Plan",
 }

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "config": "What a run would use, what a key means, a schema for editors.",
     "doctor": "Check whether machine, environment and configuration are safe.",
     "bench": "Measure the limits of this machine, and compare ttf with other programs.",
+    "tune": "Look for a better configuration within a time, and train it.",
     "ab": "Compare configurations, and show whether a difference is chance.",
     "bisect": "Find the part of a configuration that makes it crash.",
     "guard": "Run any command, and explain why it crashed.",
