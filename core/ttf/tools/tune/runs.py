@@ -83,6 +83,12 @@ def start_trial(
     return TrialRun(words, folder, cwd=cwd, limit_s=limit_s, hopeless=hopeless)
 
 
+def behind_at(scores: Sequence[float], steps: int, hopeless: Hopeless) -> int | None:
+    """The first look at which a trial was hopeless; never the last one, which costs nothing more."""
+    looks = len(look_steps(steps))
+    return next((n for n in range(1, len(scores) + 1) if n < looks and hopeless(scores[:n])), None)
+
+
 def scores_so_far(setup: TuneSetup, run: Path, steps: int) -> list[float]:
     """The metric at each look that is done, in order."""
     return _read(setup, run, steps)[0]
@@ -114,7 +120,7 @@ def finish_trial(
     steps = setup.steps_of(task.point if task.number > 1 else {})
     record = RunRecord(run.folder)
     scores, evaluating_s = _read(setup, run.folder, steps)
-    behind = next((n for n in range(1, len(scores)) if hopeless(scores[:n])), None)
+    behind = behind_at(scores, steps, hopeless)
     summary = record.summary()
     classes = tuple(dict.fromkeys(found["class"] for found in record.incidents()))
     score = summary.get("metrics", {}).get(setup.metric)

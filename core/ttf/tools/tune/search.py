@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ttf.errors import PluginUnavailable
 from ttf.tools.tune.setup import Dimension, TuneSetup
 from ttf.tools.tune.space import rounded
-from ttf.tools.tune.trial import LOOKS, TuneTrial
+from ttf.tools.tune.trial import TuneTrial
 
 if TYPE_CHECKING:
     import optuna
@@ -61,15 +61,13 @@ def _inside(dimension: Dimension, value: Any) -> Any:
 
 def is_hopeless(setup: TuneSetup, trials: Sequence[TuneTrial], scores: Sequence[float]) -> bool:
     """Whether a trial with these scores so far is behind the median of the others at the same
-    share of their steps. Never at the last look."""
-    if not scores or len(scores) >= LOOKS:
-        return False
+    share of their steps."""
     with _quiet():
         study = _study(setup, trials, 0)
         asked = study.ask()
         for look, score in enumerate(scores, start=1):
             asked.report(score, look)
-        return asked.should_prune()
+        return bool(asked.should_prune())
 
 
 def importances(setup: TuneSetup, trials: Sequence[TuneTrial]) -> dict[str, float]:

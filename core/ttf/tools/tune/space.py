@@ -66,7 +66,9 @@ def _with_start(
     )
     applies = all(settled.get(key) == wanted for key, wanted in only_if.items())
     if applies and value is not None and not dimension.holds(value):
-        if dimension.kind == "choice":
+        if dimension.key == TOWER:
+            pass  # Its choices are decided below, with or without the start's.
+        elif dimension.kind == "choice":
             choices = (*choices, value)
         elif value > 0:
             low, high = min(low, value), max(high, value)

@@ -23,7 +23,7 @@ from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.study import Study, sha256_of
 from ttf.tools.tune import search, space as spaces
-from ttf.tools.tune.runs import TrialRun, finish_trial, scores_so_far, start_trial
+from ttf.tools.tune.runs import TrialRun, behind_at, finish_trial, scores_so_far, start_trial
 from ttf.tools.tune.setup import MOST_TRIALS, TuneFacts, TuneSetup
 from ttf.tools.tune.time_left import Clock, checked_share, trial_limit_s
 from ttf.tools.tune.trial import TuneTrial, best_of, folder_name
@@ -260,7 +260,7 @@ class _Searching(Planner[TuneTrial, TuneTrial]):
             self.clock.keep()
             scores = scores_so_far(setup, run.folder, steps)
             self.watcher.working(task, scores, run.seconds)
-            return any(self._hopeless(scores[:n]) for n in range(1, len(scores) + 1))
+            return behind_at(scores, steps, self._hopeless) is not None
 
         return start_trial(
             setup,
