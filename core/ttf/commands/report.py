@@ -58,7 +58,6 @@ def command(
 ) -> None:
     """Write one HTML page about a run, a study of ttf ab, a decision of ttf train --else, or a
     command under ttf guard."""
-    from ttf.tools.ab.study import ABStudy
     from ttf.tools.report import make
 
     make.check(run_dir, {"--out": out, "--bundle": bundle}, overwrite=overwrite)
@@ -92,7 +91,7 @@ def command(
     else:
         after = f"unzip -p {quoted(packed.path)} README.txt"
     decision = (run_dir / DECISION).is_file()
-    if not as_json and not decision and not ABStudy.holds_one(run_dir):
+    if not as_json and not decision and not make.is_study(run_dir):
         next_command(after)
 
 

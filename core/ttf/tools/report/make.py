@@ -39,7 +39,7 @@ def report(
     bundle: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Reported:
-    """Writes one HTML page about a run, a study of `ttf.compare`, or a guarded command.
+    """Writes one HTML page about a run, a study of `ttf.compare` or `ttf.tune`, or a guarded command.
 
     `out` is the page's file, by default `report.html` in the folder. `bundle` is a zip to send to
     others: page, incidents and configuration, without data, names and secrets. A file that is no
@@ -61,7 +61,6 @@ def check(run_dir: Path, outputs: dict[str, Path | None], *, overwrite: bool) ->
     """Raises before anything is written. `outputs`: the page and the bundle, by the names that the
     caller gave them."""
     from ttf.rundir.outputs import refuse_to_replace
-    from ttf.tools.ab.study import ABStudy
     from ttf.tools.report.bundle import MARK
     from ttf.tools.report.page import is_reportable
     from ttf.tools.report.render import PAGE_MARKS
@@ -77,7 +76,7 @@ def check(run_dir: Path, outputs: dict[str, Path | None], *, overwrite: bool) ->
                 f"{bundle_name} needs a single run, but this is a decision of ttf train --else.",
                 hint=f"Give one of its runs: ttf runs list {quoted(run_dir)}",
             )
-    elif ABStudy.holds_one(run_dir):
+    elif is_study(run_dir):
         if bundle is not None:
             raise ConfigError(
                 f"{bundle_name} needs a single run, but this is a study.",
@@ -99,6 +98,14 @@ def check(run_dir: Path, outputs: dict[str, Path | None], *, overwrite: bool) ->
         raise ConfigError(f"{names} are the same file.", hint="Use two different file names.")
 
 
+def is_study(folder: Path) -> bool:
+    """Of `ttf ab` or `ttf tune`, which have a page of their own."""
+    from ttf.tools.ab.study import ABStudy
+    from ttf.tools.tune.study import TuneStudy
+
+    return ABStudy.holds_one(folder) or TuneStudy.holds_one(folder)
+
+
 def _check_output(name: str, path: Path, usual: str) -> None:
     if path.is_dir():
         raise ConfigError(
@@ -116,6 +123,7 @@ def write(run_dir: Path, out: Path | None) -> Path:
     """Writes the page and returns its path. Raises StorageError."""
     from ttf.tools.ab.study import ABStudy
     from ttf.tools.report.page import write_page
+    from ttf.tools.tune.study import TuneStudy
 
     try:
         if (run_dir / DECISION).is_file():
@@ -126,6 +134,10 @@ def write(run_dir: Path, out: Path | None) -> Path:
             from ttf.tools.ab.finish import rewrite_page
 
             return rewrite_page(run_dir, out)
+        if TuneStudy.holds_one(run_dir):
+            from ttf.tools.tune.finish import rewrite_page as rewrite_tuned
+
+            return rewrite_tuned(run_dir, out)
         return write_page(run_dir, out)
     except StorageError as error:
         if out is None:
