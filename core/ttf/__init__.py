@@ -13,6 +13,7 @@ Functions, each as the command of the same name:
     load, evaluate    the towers of a run; its metrics
     calibrate         corrects a finished model for hubs
     mine              a table of hard-negative candidates
+    tune              looks for a better configuration, and trains it
     compare           is one configuration better than another? (ttf ab)
     doctor            is this machine, this environment and a configuration safe?
     guard             watches over any command; when it dies, says why

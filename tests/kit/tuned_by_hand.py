@@ -36,6 +36,7 @@ def found(
         "pairs": pairs,
         "val": 1000,
         "predicted_s": predicted_s,
+        "calibration_s": 1.0,
         "trial_pairs": pairs - pairs // 10,
         "held_out": pairs // 10,
         "bank": bank,
@@ -67,7 +68,7 @@ def trial(number: int, point: dict[str, Any], score: float, seconds: float = 10.
 
 def score_of(point: dict[str, Any]) -> float:
     """A hill with its top at a temperature of 0.03 and an MLP."""
-    away = abs(point.get("loss.temperature", 0.2) - 0.03)
+    away: float = abs(point.get("loss.temperature", 0.2) - 0.03)
     return round(0.5 - away + 0.1 * (point.get("tower.query.name") == "mlp"), 6)
 
 

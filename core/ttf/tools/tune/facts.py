@@ -81,4 +81,5 @@ def _whole(resolved: Resolved, policy: DevicePolicy) -> dict[str, Any]:
         "pairs": plan.facts.train_pairs,
         "val": plan.facts.val_pairs,
         "predicted_s": round(plan.seconds + _START_UP_S, 1),
+        "calibration_s": round(sum(i.seconds for i in plan.items if i.phase == "calibration"), 1),
     }

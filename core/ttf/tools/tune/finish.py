@@ -40,6 +40,7 @@ def result(study: TuneStudy, summary: Summary, ended: str, used_s: float) -> dic
             "path": str(study.best_run),
             "status": summary.get("status"),
             "metrics": summary.get("metrics", {}),
+            "metrics_uncalibrated": summary.get("metrics_uncalibrated"),
             "weights_sha256": summary.get("weights_sha256"),
             "wall_s": summary.get("wall_s"),
         },

@@ -52,10 +52,9 @@ def trial_toml(setup: TuneSetup, number: int, point: Mapping[str, Any]) -> str:
         "gates": [],
         "observers": [],
         "supervise.remedies": False,
+        "calibrate.enabled": False,  # Of a finished model; only the last one is calibrated.
     }
     tree = sections(setup, values)
-    if "calibrate" in tree:  # of a finished model: it does not change which one is better
-        tree["calibrate"] = {**tree["calibrate"], "enabled": False}
     head = [f"Trial {number} of a study of ttf tune: short, and evaluated on held out pairs."]
     return toml.written(tree, setup.origins, head)
 

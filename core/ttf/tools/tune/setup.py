@@ -48,6 +48,7 @@ class TuneFacts:
     val: int  # validation pairs of the last run
     bank: int
     predicted_s: float  # of a full run of the start, start-up included
+    calibration_s: float  # of it: trials are not calibrated
 
 
 @dataclass(frozen=True, kw_only=True)

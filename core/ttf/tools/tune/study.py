@@ -56,6 +56,7 @@ class TuneRequest:
 class TuneStudy(Study[TuneSetup, TuneTrial]):
     COMMAND = "tune"
     JOURNAL = "trials.jsonl"
+    PAGES = ("best", "best.toml", "clock.json", "report.html")
     RUN_NOUN = "trial"
 
     def settings(self) -> dict[str, Any]:
@@ -154,6 +155,7 @@ def setup_from(found: Mapping[str, Any], request: TuneRequest) -> TuneSetup:
         val=found["val"],
         bank=found["bank"],
         predicted_s=found["predicted_s"],
+        calibration_s=found["calibration_s"],
     )
     return TuneSetup(
         base=_without(config, set(start)),

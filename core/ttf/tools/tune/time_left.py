@@ -87,13 +87,15 @@ def checked_share(budget_s: float, full_s: float) -> float:
 
 def last_run_s(setup: TuneSetup, trial: TuneTrial) -> float:
     """A full run with the values of this trial, from its measured time: its steps for all pairs and
-    all epochs, and the evaluations on the validation pairs instead of the hold-out."""
+    all epochs, the evaluations on the validation pairs instead of the hold-out, and the calibration
+    as it is predicted."""
     facts = setup.facts
     training_s = max(0.0, trial.seconds - trial.evaluating_s)
     longer = facts.pairs / facts.trial_pairs / setup.share
     looks = max(1, len(trial.scores) + 1)
     each_s = trial.evaluating_s / looks * facts.val / max(1, facts.held_out)
-    return _MARGIN * (training_s * longer + each_s * _evaluations(setup, trial))
+    evaluating_s = each_s * _evaluations(setup, trial)
+    return _MARGIN * (training_s * longer + evaluating_s + facts.calibration_s)
 
 
 def _evaluations(setup: TuneSetup, trial: TuneTrial) -> float:

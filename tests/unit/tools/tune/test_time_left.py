@@ -23,12 +23,12 @@ def test_a_budget_for_one_short_trial_and_a_full_run_is_needed() -> None:
 def test_the_last_run_takes_all_pairs_all_steps_and_the_users_evaluations() -> None:
     made = setup(pairs=20_000)  # trials on 18,000; 2,000 held out; 1,000 to validate
     one = trial(2, {**made.start_point, "train.epochs": 4}, 0.5, seconds=10.0)
-    # 8 s of training; 2 s for five evaluations, of half as many queries each in the last run
-    assert last_run_s(made, one) == pytest.approx(1.15 * (8 * 20 / 18 + 5 * 0.2))
+    # 1 s to calibrate; 8 s of training; 2 s for five evaluations, of half as many queries each in the last run
+    assert last_run_s(made, one) == pytest.approx(1.15 * (8 * 20 / 18 + 5 * 0.2 + 1.0))
     short = replace(made, share=0.25)
-    assert last_run_s(short, one) == pytest.approx(1.15 * (4 * 8 * 20 / 18 + 5 * 0.2))
+    assert last_run_s(short, one) == pytest.approx(1.15 * (4 * 8 * 20 / 18 + 5 * 0.2 + 1.0))
     at_the_end = replace(made, settled={**made.settled, "evaluate.every": "end"})
-    assert last_run_s(at_the_end, one) == pytest.approx(1.15 * (8 * 20 / 18 + 2 * 0.2))
+    assert last_run_s(at_the_end, one) == pytest.approx(1.15 * (8 * 20 / 18 + 2 * 0.2 + 1.0))
 
 
 def test_after_every_trial_there_is_time_for_whatever_wins() -> None:
