@@ -79,7 +79,7 @@ class DataConfig(Section):
         unit="share of the training pairs",
     )
     hold_out: ShareBelowOne = key(
-        0,
+        0.0,
         "share of the training pairs on which the run is evaluated instead of the validation pairs, "
         "which are then not read; it does not train on these pairs. ttf tune sets it; 0: none",
         unit="share of the training pairs",
