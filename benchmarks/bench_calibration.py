@@ -20,8 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -33,9 +33,9 @@ from ttf.mining.scan.bank_scan import BankScan
 from ttf.mining.scan.mean_of_best import MeanOfBest
 from ttf.mining.scan.scan_counters import ScanTally
 from ttf.training.calibration.choose import GRID
+from ttf.training.calibration.ranks import Ranked, ranks_by_factor
 from ttf.training.calibration.sample import draw_documents
-from ttf.training.documents import with_column
-from ttf.training.evaluation import TIE, ranks_in_blocks
+from ttf.training.documents import Documents
 
 BLOCK_ROWS, K, NEIGHBOURS, HELD_OUT = 8192, 200, 20, 2000
 
@@ -77,29 +77,25 @@ def calibration(folder: Path, threads: int) -> None:
 
 
 def chosen(folder: Path, bank: NDArray[np.float32], values: NDArray[np.float32]) -> None:
-    """As `ttf.training.calibration` ranks: all strengths in one pass over some documents."""
-    positives = np.load(folder / "positives.npy")[:HELD_OUT]
+    """As `ttf.training.calibration` ranks: all strengths with one product."""
+    known = np.load(folder / "positives.npy")[:HELD_OUT, None]
     queries = torch.from_numpy(np.load(folder / "queries.npy")[:HELD_OUT])
-    ids = draw_documents(len(bank), positives, 0, "bench")
-    lowered = torch.from_numpy(-values)
-    asked = torch.cat([with_column(queries, torch.full((len(queries),), a)) for a in (0.0, *GRID)])
-    known = np.tile(positives, 1 + len(GRID))
+    ids = draw_documents(len(bank), known, 0, "bench")
+    documents = cast("Documents", Rows(bank))
+    ranked = Ranked(documents, ids, values[ids], lambda done, total: None)
+    ranks_by_factor(ranked, queries, known, (0.0, *GRID))
 
-    def vectors(rows: NDArray[np.int64]) -> torch.Tensor:
-        return with_column(torch.from_numpy(bank[rows]), lowered[torch.from_numpy(rows)])
 
-    def blocks() -> Iterator[tuple[int, torch.Tensor]]:
-        for start in range(0, len(ids), BLOCK_ROWS):
-            yield start, vectors(ids[start : start + BLOCK_ROWS])
+class Rows:
+    """What `Ranked` needs of documents."""
 
-    scores = torch.cat(
-        [
-            (asked[at : at + HELD_OUT] * vectors(known[at : at + HELD_OUT])).sum(-1)
-            for at in range(0, len(known), HELD_OUT)
-        ]
-    )[:, None]
-    places = np.searchsorted(ids, known)[:, None]
-    ranks_in_blocks(asked, scores, torch.full_like(scores, TIE), places, blocks())
+    block_rows = BLOCK_ROWS
+
+    def __init__(self, bank: NDArray[np.float32]) -> None:
+        self._bank = bank
+
+    def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(self._bank[ids])
 
 
 WORK = {"mining": round_of_mining, "calibration": calibration}

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -41,12 +40,6 @@ _CROWD = 128
 # Scores this close, relative to the vector lengths, are equal: rounding makes two products of the
 # same vectors differ.
 TIE = 1e-6
-
-
-class SomeDocuments(Protocol):
-    block_rows: int
-
-    def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor: ...
 
 
 def metrics_from_ranks(ranks_QP: NDArray[np.int64], ks: Sequence[int]) -> dict[str, float]:
@@ -132,7 +125,7 @@ def evaluate(
     encoded = encode_split(model, split, rows, policy, precision, micro_batch)
     q_QD = documents.compared(torch.from_numpy(encoded))
     known = split.known(rows)
-    scores_QP, lengths_QP = scores_and_lengths(q_QD, known, documents)
+    scores_QP, lengths_QP = _scores_and_lengths(q_QD, known, documents)
     blocks = _reported(documents.blocks(), documents.rows, progress)
     ranks = ranks_in_blocks(q_QD, scores_QP, TIE * lengths_QP, known, blocks)
     return metrics_from_ranks(ranks, ks)
@@ -151,11 +144,11 @@ def positive_scores(
     q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents
 ) -> torch.Tensor:
     """Score of each query with each of its positives; -inf for padding."""
-    return scores_and_lengths(q_QD, known_QP, documents)[0]
+    return _scores_and_lengths(q_QD, known_QP, documents)[0]
 
 
-def scores_and_lengths(
-    q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: SomeDocuments
+def _scores_and_lengths(
+    q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents | Corrected
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Scores, and the product of both vectors' lengths: rounding errors are relative to it."""
     scores_QP = torch.full(known_QP.shape, -torch.inf)

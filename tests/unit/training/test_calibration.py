@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from tests.kit.small_training import World, open_small
 
 from ttf.training.calibration.choose import GRID, choose
 from ttf.training.calibration.hubness import by_positive
+from ttf.training.calibration.ranks import Ranked, ranks_by_factor
 from ttf.training.calibration.sample import MOST_RANKED, draw_documents, draw_pairs
 from ttf.training.calibration.work import WORK, Work
 
@@ -93,3 +96,27 @@ def test_the_work_of_other_weights_goes(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / WORK).iterdir()] == ["now"]
     work.clear()
     assert not (tmp_path / WORK).exists()
+
+
+# --- ranks ----------------------------------------------------------------------------------------
+
+
+def test_ranks_are_those_of_every_score_with_every_strength(tmp_path: Path) -> None:
+    world = World(open_small(tmp_path))
+    documents = world.documents
+    vectors = documents.vectors(np.arange(documents.rows)).numpy()
+    queries = RNG.standard_normal((70, vectors.shape[1])).astype(np.float32)
+    ids = np.sort(RNG.permutation(documents.rows)[:50])
+    known = np.stack([RNG.choice(ids, 70), np.where(np.arange(70) % 3, RNG.choice(ids, 70), -1)], 1)
+    hubness = RNG.random(50).astype(np.float32)
+    told = []
+    ranked = Ranked(documents, ids, hubness, lambda done, total: told.append((done, total)))
+    found = ranks_by_factor(ranked, torch.from_numpy(queries), known, (0.0, 0.75))
+    for a, ranks in found.items():
+        scores = queries @ vectors[ids].T - a * hubness
+        for query, column in np.ndindex(known.shape):
+            row = known[query, column]
+            own = scores[query, np.searchsorted(ids, row)]
+            rank = -1 if row < 0 else int((scores[query] > own + 1e-5).sum())
+            assert ranks[query, column] == rank
+    assert told[-1] == (50, 50)

@@ -11,6 +11,7 @@ Shapes: T vectors of a tile, N rows, G groups of M rows, C pairs.
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.machine.gemm import is_float32, set_to, torch_threads
+from ttf.machine.gemm import is_float32, padded_rows, set_to, torch_threads
 from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.error_bounds import SAFE, asked, rounded, upper_norms
 from ttf.mining.scan.float32_rows import pair_scores
@@ -72,18 +73,23 @@ class MeanOfBest:
             residuals = np.zeros(len(rows), np.float32)
         missing = -len(rows) % (_MEMBERS * _LANES)
         self._held = torch.nn.functional.pad(held, (0, 0, 0, missing))
+        self._tile_size = min(_TILE, max(_LEAST_TILE, _TILES_AT_ONCE // threads))
+        # The scores of a tile, used again: allocated anew each time, they would fragment the heap.
+        self._scratch: queue.SimpleQueue[torch.Tensor] = queue.SimpleQueue()
+        for _ in range(threads):
+            size = padded_rows(self._tile_size) * len(self._held)
+            self._scratch.put(torch.empty(size, dtype=self._held.dtype))
         self._longest = torch.tensor([float(norms.max(initial=0.0))])
         self._residual = torch.tensor([float(residuals.max(initial=0.0))])
 
     def of(self, vectors: NDArray[np.float32], left_out: LeftOut = NOTHING) -> NDArray[np.float32]:
         """The mean for each vector; 0 where every row is left out."""
         vectors = np.ascontiguousarray(vectors)
-        size = min(_TILE, max(_LEAST_TILE, _TILES_AT_ONCE // self._threads))
-        starts = range(0, len(vectors), size)
+        starts = range(0, len(vectors), self._tile_size)
         out = np.zeros(len(vectors), np.float32)
 
         def tile(start: int) -> None:
-            stop = min(start + size, len(vectors))
+            stop = min(start + self._tile_size, len(vectors))
             out[start:stop] = self._tile(vectors[start:stop], left_out.between(start, stop))
 
         workers = max(1, min(self._threads, len(starts)))
@@ -98,18 +104,25 @@ class MeanOfBest:
 
     @torch.inference_mode()
     def _tile(self, tile_TD: NDArray[np.float32], left_out: LeftOut) -> NDArray[np.float32]:
-        pairs = list(self._pairs(tile_TD, left_out))
+        scratch = self._scratch.get()
+        try:
+            pairs = list(self._pairs(tile_TD, left_out, scratch))
+        finally:
+            self._scratch.put(scratch)
         vector_C = np.concatenate([vector for vector, _ in pairs])
         row_C = np.concatenate([row for _, row in pairs])
+        if len(pairs) > 1:
+            order = np.argsort(vector_C, kind="stable")
+            vector_C, row_C = vector_C[order], row_C[order]
         return self._means(tile_TD, vector_C, row_C)
 
     def _pairs(
-        self, tile_TD: NDArray[np.float32], left_out: LeftOut
+        self, tile_TD: NDArray[np.float32], left_out: LeftOut, scratch: torch.Tensor
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """All pairs that can be among a vector's k best: of vectors in order, then of those whose
         product may overflow."""
         query = asked(tile_TD, half=self._half)
-        score_TN = query.scores(self._held)
+        score_TN = query.scores(self._held, scratch)
         score_TN[:, len(self._rows) :] = -torch.inf
         score_TN[left_out.vectors, left_out.rows] = -torch.inf
         unsafe = ~(query.lengths * self._longest <= SAFE)
@@ -148,19 +161,32 @@ class MeanOfBest:
     def _means(
         self, tile_TD: NDArray[np.float32], vector_C: NDArray[np.int64], row_C: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        score_C = np.empty(len(vector_C), np.float32)
-        step = max(16, _AT_ONCE // (4 * tile_TD.shape[1]))
-        for at in range(0, len(vector_C), step):
-            here = slice(at, at + step)
-            score_C[here] = pair_scores(self._rows[row_C[here]], tile_TD[vector_C[here]])
-        # Best first for each vector: the sum has one order, whatever found the pairs.
-        order = np.lexsort((-score_C, vector_C))
-        vector_C, score_C = vector_C[order], score_C[order]
         counts_T = np.bincount(vector_C, minlength=len(tile_TD))
         begins_T = np.cumsum(counts_T) - counts_T
-        kept = np.arange(len(vector_C)) - begins_T[vector_C] < self._k
-        sums_T = np.bincount(
-            vector_C[kept], weights=score_C[kept].astype(np.float64), minlength=len(tile_TD)
+        # Largest first, whatever found them; then the sum of a vector has one order.
+        table_TW = np.full(
+            (len(tile_TD), max(self._k, int(counts_T.max(initial=0)))), np.inf, np.float32
         )
-        means_T = sums_T / np.maximum(np.minimum(counts_T, self._k), 1)
-        return means_T.astype(np.float32)
+        place_C = np.arange(len(vector_C)) - begins_T[vector_C]
+        table_TW[vector_C, place_C] = -self._scores(tile_TD, vector_C, row_C)
+        table_TW.sort(axis=1)
+        best_TK = table_TW[:, : self._k].astype(np.float64)
+        best_TK[np.isinf(best_TK)] = 0.0
+        means_T = -best_TK.sum(axis=1) / np.maximum(np.minimum(counts_T, self._k), 1)
+        found: NDArray[np.float32] = means_T.astype(np.float32)
+        return found
+
+    def _scores(
+        self, tile_TD: NDArray[np.float32], vector_C: NDArray[np.int64], row_C: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        score_C = np.empty(len(vector_C), np.float32)
+        dim = tile_TD.shape[1]
+        step = max(16, _AT_ONCE // (4 * dim))
+        rows_CD, asked_CD = (np.empty((step, dim), np.float32) for _ in range(2))
+        for at in range(0, len(vector_C), step):
+            here = slice(at, min(at + step, len(vector_C)))
+            num = here.stop - here.start
+            self._rows.take(row_C[here], axis=0, out=rows_CD[:num], mode="clip")
+            tile_TD.take(vector_C[here], axis=0, out=asked_CD[:num], mode="clip")
+            score_C[here] = pair_scores(rows_CD[:num], asked_CD[:num])
+        return score_C

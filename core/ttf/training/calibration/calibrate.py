@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +20,9 @@ from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.verified_folders import folder_key
 from ttf.text.progress import Reporter
 from ttf.training.calibration import stored
-from ttf.training.calibration.choose import GRID, Choice, by_factor, choose
+from ttf.training.calibration.choose import GRID, Choice, choose
 from ttf.training.calibration.hubness import Hubness, OwnQueries, by_pairs, by_positive
+from ttf.training.calibration.ranks import Ranked, ranks_by_factor
 from ttf.training.calibration.sample import (
     Drawn,
     draw_documents,
@@ -30,11 +30,10 @@ from ttf.training.calibration.sample import (
     fingerprint_of,
 )
 from ttf.training.calibration.work import Work
-from ttf.training.documents import Documents, with_column
-from ttf.training.evaluation import TIE, encode_split, ranks_in_blocks, scores_and_lengths
+from ttf.training.documents import Documents
+from ttf.training.evaluation import encode_split
 from ttf.training.towers import TwoTower
 
-_FACTORS: Final = (0.0, *GRID)
 _STAGE: Final = "calibrate"
 
 
@@ -70,6 +69,7 @@ def calibrate(
     work = Work(subject.folder.path, _key(subject, fingerprint))
     drawn = draw_pairs(len(train), subject.settings.sample, subject.seed, fingerprint)
     held_out, sampled = _encoded(subject, train, drawn, work, reporter, advance)
+    give_back()
     positives = train.known(drawn.sampled)
     hubness = _hubness(subject, sampled, by_positive(positives, subject.documents.rows))
 
@@ -80,12 +80,15 @@ def calibrate(
         reporter.stage(_STAGE, len(ids))
         some = hubness.of_some(ids, advance)
         work.put("some", some)
-    choice = _chosen(hubness, held_out, known, ids, some, work)
+    ranked = Ranked(subject.documents, ids, some, advance)
+    choice = _chosen(ranked, held_out, known, work, reporter)
     facts = _facts(subject, choice, len(sampled))
     if not choice.a:
         return Calibrated(facts=facts), work
     reporter.stage(_STAGE, subject.documents.rows)
     found = hubness.of_bank(work, ids, some, advance)
+    del hubness
+    give_back()
     return Calibrated(
         facts=facts,
         found=stored.BankCalibration(a=choice.a, hubness=found),
@@ -171,12 +174,11 @@ def _encoded(
 
 
 def _chosen(
-    hubness: Hubness,
+    documents: Ranked,
     held_out: NDArray[np.float32],
     known_QP: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    some: NDArray[np.float32],
     work: Work,
+    reporter: Reporter,
 ) -> Choice:
     before = work.get("choice")
     if before is not None and before.shape == (3,):
@@ -184,48 +186,13 @@ def _chosen(
     if not len(held_out):
         return Choice(a=0.0, gain=0.0, held_out=0, why="there are too few training pairs")
     give_back()
-    ranks = _ranks(_Some(hubness.documents, ids, some), torch.from_numpy(held_out), known_QP)
+    reporter.stage(f"{_STAGE}: choose", len(documents.ids))
+    ranks = ranks_by_factor(documents, torch.from_numpy(held_out), known_QP, (0.0, *GRID))
     give_back()
     choice = choose(ranks.pop(0.0), ranks)
     if choice.a:
         work.put("choice", np.array([choice.a, choice.gain, choice.held_out]))
     return choice
-
-
-def _ranks(
-    documents: _Some, queries_QD: torch.Tensor, known_QP: NDArray[np.int64]
-) -> dict[float, NDArray[np.int64]]:
-    """With every factor, in one pass over the documents."""
-    place_QP = np.searchsorted(documents.ids, known_QP)
-    place_QP = np.where(known_QP >= 0, place_QP, -1)
-    asked = torch.cat(
-        [with_column(queries_QD, torch.full((len(queries_QD),), a)) for a in _FACTORS]
-    )
-    places = np.tile(place_QP, (len(_FACTORS), 1))
-    scores, lengths = scores_and_lengths(asked, places, documents)
-    ranks = ranks_in_blocks(asked, scores, TIE * lengths, places, documents.blocks())
-    return by_factor(ranks, _FACTORS)
-
-
-class _Some:
-    """Some documents with -h as one more dimension; the factor is that of the query."""
-
-    def __init__(
-        self, documents: Documents, ids: NDArray[np.int64], hubness: NDArray[np.float32]
-    ) -> None:
-        self._documents = documents
-        self._lowered = torch.from_numpy(-hubness)
-        self.ids = ids
-        self.block_rows = documents.block_rows
-
-    def vectors(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        vectors_ND = self._documents.vectors(self.ids[ids])
-        return with_column(vectors_ND, self._lowered[torch.from_numpy(ids)])
-
-    def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
-        for start in range(0, len(self.ids), self.block_rows):
-            stop = min(start + self.block_rows, len(self.ids))
-            yield start, self.vectors(np.arange(start, stop))
 
 
 def _facts(subject: Subject, choice: Choice, sample: int) -> CalibrationFacts:

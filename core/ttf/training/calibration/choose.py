@@ -10,7 +10,7 @@ several is no better for having been the best.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
@@ -87,11 +87,3 @@ def _best(ranks_QP: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _discounted(ranks_Q: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(1.0 / np.log2(ranks_Q + 2.0))
-
-
-def by_factor(
-    ranks_FQP: NDArray[np.int64], factors: Sequence[float]
-) -> dict[float, NDArray[np.int64]]:
-    """Ranks of all queries with the first factor, then with the second, ..., by factor."""
-    parts = np.split(ranks_FQP, len(factors))
-    return dict(zip(factors, parts, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ttf.errors import StorageError
+from ttf.machine.memory.allocator import give_back
 from ttf.rundir.calibration_facts import CalibrationFacts
 from ttf.rundir.confined import found_json
 from ttf.rundir.disk_retry import StorageRetry
@@ -95,6 +96,7 @@ def _calibrated(session: Session, weights: str) -> None:
             decided.config.evaluate.k,
             progress=session.advance,
         )
+        give_back()
         store(subject, result)
     data.check_unchanged()
     _write(session, facts)

@@ -8,16 +8,16 @@ was cut.
 from __future__ import annotations
 
 import hashlib
-import io
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.data.vectors import npy_header
 from ttf.errors import ArtifactDamaged, storage_error
 from ttf.rundir.confined import names_in, open_inside
-from ttf.rundir.durable import write_atomically
+from ttf.rundir.durable import file_written_whole
 from ttf.rundir.removing import remove_if_possible
 
 WORK: Final = "calibration"
@@ -43,20 +43,25 @@ class Work:
         """An array that was put; None if there is none, or it does not read back."""
         try:
             with open_inside(self._folder / name, self._run) as file:
-                data = file.read()
-            if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
-                return None
-            found: NDArray[Any] = np.load(io.BytesIO(data[_DIGEST:]), allow_pickle=False)
+                wanted = file.read(_DIGEST)
+                if hashlib.file_digest(file, "sha256").digest() != wanted:
+                    return None
+                file.seek(_DIGEST)
+                found: NDArray[Any] = np.load(file, allow_pickle=False)
         except (OSError, ArtifactDamaged, ValueError, EOFError):
             return None
         return found
 
     def put(self, name: str, values: NDArray[Any]) -> None:
         """Durable on return. Raises StorageError."""
-        file = io.BytesIO()
-        np.save(file, values, allow_pickle=False)
-        data = file.getvalue()
-        write_atomically(self._folder / name, hashlib.sha256(data).digest() + data, AREA)
+        header = npy_header(values.shape, values.dtype)
+        data = np.ascontiguousarray(values).data.cast("B")
+        digest = hashlib.sha256(header)
+        digest.update(data)
+        with file_written_whole(self._folder / name, AREA) as file:
+            for part in (digest.digest(), header, data):
+                file.write(part)
+        file.close()
 
     def clear(self) -> None:
         remove_if_possible(self._folder.parent, self._run, AREA)
