@@ -168,3 +168,31 @@ def test_a_model_is_calibrated_after_the_run(tmp_path: Path, with_hubs: ttf.Run)
     assert summary["metrics_uncalibrated"] == run.summary["metrics"]
     assert summary["weights_sha256"] == digest
     assert np.isfinite(values(run.path)).all()
+
+
+def test_a_mined_table_holds_what_a_search_finds(with_hubs: ttf.Run, tmp_path: Path) -> None:
+    found = ttf.mine(
+        with_hubs.path, out=tmp_path / "table.npz", k=5, isolation="none", miner="exact"
+    )
+    with np.load(with_hubs.path.parent / "pairs.npz") as pairs, with_hubs.load() as model:
+        searched = model.search(pairs["X_train"], k=5)
+    with np.load(tmp_path / "table.npz") as table:
+        np.testing.assert_array_equal(table["ids"], searched.ids)
+        np.testing.assert_allclose(table["scores"], searched.scores, rtol=1e-5)
+    assert found.queries == PAIRS
+
+
+def test_a_trained_document_tower_is_calibrated_as_it_encodes(tmp_path: Path) -> None:
+    towers = {"query": {"name": "linear"}, "doc": {"name": "linear"}}
+    run = calibrated(tmp_path, tower=towers, train={"steps": 2}, miner={"negatives": 0})
+    assert run.summary["calibration"]["on"]
+    with np.load(tmp_path / "pairs.npz") as pairs, run.load() as model:
+        found = model.search(pairs["X_val"], k=10)
+        with np.load(tmp_path / "bank.npz") as bank:
+            encoded = model.encode_documents(bank["vectors"])
+        queries = model.encode_queries(pairs["X_val"][:1])
+        share = float((found.ids == pairs["pos_val"][:, None]).any(axis=1).mean())
+    a = run.summary["calibration"]["a"]
+    wanted = encoded[found.ids[0]] @ queries[0] - a * values(run.path)[found.ids[0]]
+    np.testing.assert_allclose(found.scores[0], wanted, rtol=1e-4)
+    assert share == pytest.approx(run.summary["metrics"]["recall@10"])

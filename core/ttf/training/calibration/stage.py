@@ -85,11 +85,15 @@ def _calibrated(session: Session, weights: str) -> None:
     result, work = calibrate(subject, data.train, session.reporter, session.advance)
     facts = result.facts
     if result.found is not None:
+        store(subject, result)
+        corrected = Corrected(documents, result.found.column)
+        del result  # the sampled queries
+        give_back()
         session.reporter.stage("evaluate", documents.rows)
         facts["metrics"] = evaluate(
             model,
             data.val,
-            Corrected(documents, result.found.column),
+            corrected,
             policy,
             decided.precision,
             decided.plan.micro_batch,
@@ -97,7 +101,6 @@ def _calibrated(session: Session, weights: str) -> None:
             progress=session.advance,
         )
         give_back()
-        store(subject, result)
     data.check_unchanged()
     _write(session, facts)
     work.clear()
