@@ -46,6 +46,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "memory-limit",
+        When(killed_by_us=("memory",), processes=(COMMAND,)),
+        "{who} exceeded its memory limit: {reason}. ttf ended it {at}, before the system could kill "
+        "it.",
+        certain=True,
+    ),
+    Rule(
+        "memory-limit",
         When(killed_by_us=("memory",)),
         "{who} almost reached its memory limit: {reason}. ttf ended it {at}, before the system "
         "could kill it.",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ttf.data.dataset import Dataset
     from ttf.training.auto_settings import Decided
 
+_FEW_QUERIES: Final = 20
 _WORTH_SAYING: Final = 0.05  # Share of the training pairs that an epoch leaves out.
 
 
@@ -16,8 +17,29 @@ def remarks(decided: Decided, data: Dataset) -> Iterator[str]:
     """Everything to say before the first step, after `ttf.data.first_look` has looked."""
     yield from data.notes
     yield from decided.notes
+    yield from _metrics_that_mean_little(decided, len(data.val), data.bank.shape[0])
     yield from _left_out_of_an_epoch(decided, len(data.train))
     yield from _made_for_sequences(decided)
+
+
+def _metrics_that_mean_little(decided: Decided, queries: int, documents: int) -> Iterator[str]:
+    evaluate = decided.config.evaluate
+    always = [f"recall@{k}" for k in evaluate.k if k >= documents]
+    if always:
+        chosen = (
+            f" The best model is chosen by {evaluate.metric}: --set evaluate.metric=mrr@10 can tell "
+            "models apart."
+        )
+        yield (
+            f"The bank has only {documents:,} documents, so {', '.join(always)} can only be 1."
+            f"{chosen if evaluate.metric in always else ''}"
+        )
+    if queries < _FEW_QUERIES:
+        yield (
+            f"There {'is' if queries == 1 else 'are'} only {queries} validation "
+            f"pair{'s' * (queries > 1)}: each is {1 / queries:.0%} of every metric, so differences "
+            "between runs are mostly chance. A larger share of the training pairs: --val-split F"
+        )
 
 
 def _left_out_of_an_epoch(decided: Decided, pairs: int) -> Iterator[str]:

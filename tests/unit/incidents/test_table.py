@@ -139,6 +139,7 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
         for name in ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
     ),
     *({"process": "command"} | more for more in ({}, {"finished": True}, {"killed_by_us": "hang"})),
+    {"process": "command", "killed_by_us": "memory", "reason": "1.7 GB of 1.2 GB"},
     *(
         {"error": {"class": c, "message": "It is so.", "exit_code": e}}
         for c, e in (
@@ -249,6 +250,14 @@ def test_what_we_did_ourselves_is_never_somebody_elses_fault() -> None:
     for death, finding in classified():
         if death.killed_by_us:
             assert finding.name == named[death.killed_by_us]
+
+
+def test_a_command_is_ended_at_its_limit_and_a_trainer_before_it() -> None:
+    for process, said in (("command", "exceeded its"), ("trainer", "almost reached its")):
+        death = a_death(
+            process=process, signal=15, killed_by_us="memory", reason="1.7 GB of 1.2 GB"
+        )
+        assert f"{said} memory limit: 1.7 GB of 1.2 GB" in classify(death).explanation
 
 
 # --- words and signals ---------------------------------------------------------------------------

@@ -60,4 +60,17 @@ def test_notes_about_the_data_and_signs_of_a_mistake_come_first(tmp_path: Path) 
 def test_good_data_with_a_tower_that_fits_needs_no_word(tmp_path: Path) -> None:
     apart = arrays() | {"X_val": arrays()["X_train"][60:], "X_train": arrays()["X_train"][:60]}
     apart |= {"pos_val": apart["pos_train"][60:], "pos_train": apart["pos_train"][:60]}
-    assert said(tmp_path, apart, tower="linear", batch_size=60) == ""
+    shown = {"evaluate.k": [1, 10]}
+    assert said(tmp_path, apart, tower="linear", batch_size=60, **shown) == ""
+
+
+def test_metrics_that_mean_little_are_said(tmp_path: Path) -> None:
+    few = arrays()["X_val"][:2]
+    data = arrays() | {"X_val": few, "pos_val": arrays()["pos_val"][:2]}
+    rows = len(BANK)
+    text = said(tmp_path, data, **{"evaluate.k": [1, 10, rows - 1, rows, 500]})
+    assert f"only {rows} documents, so recall@{rows}, recall@500 can only be 1." in text
+    assert "evaluate.metric=" not in text
+    assert "only 2 validation pairs: each is 50% of every metric" in text
+    by = {"evaluate.k": [1, rows], "evaluate.metric": f"recall@{rows}"}
+    assert "--set evaluate.metric=mrr@10" in said(tmp_path, data, **by)

@@ -37,7 +37,7 @@ _FACTS: Final = {
 }
 _KILLED_BY_US: Final = {
     "hang": "`ttf` ended it: no sign of life",
-    "memory": "`ttf` ended it: its memory limit was almost reached",
+    "memory": "`ttf` ended it: its memory limit was reached or almost reached",
     "garbage": "`ttf` ended the process, because the answers of the process were invalid",
     "stop": "`ttf` ended it on request",
 }

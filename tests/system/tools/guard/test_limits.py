@@ -37,6 +37,7 @@ for megabytes in range(400):
     assert "of 120 MB (--memory-limit); ttf guard will end it at the limit" in ours(guarded.err)
     found = incident(tmp_path / "watch")
     assert (found["class"], found["signal"]) == ("memory-limit", signal.SIGTERM)
+    assert "exceeded its memory limit: " in found["explanation"]
     assert summary(tmp_path / "watch")["peak_anon_mb"] >= 120
     lines = (tmp_path / "watch/memory.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["anon"] > json.loads(lines[0])["anon"]

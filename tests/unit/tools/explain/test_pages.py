@@ -118,7 +118,7 @@ def test_the_list_of_pages_is_up_to_date() -> None:
     page = ROOT / "docs/crashes/README.md"
     made = runpy.run_path(str(ROOT / "docs/make_crashes.py"))["page"]()
     assert page.read_text() == made, "run: make docs (docs/make_crashes.py)"
-    for link in re.findall(r"\]\((.+?\.md)\)", made):
+    for link in re.findall(r"\]\(([^)#]+\.md)[)#]", made):
         assert (page.parent / link).is_file(), link
 
 
