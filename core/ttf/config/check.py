@@ -378,7 +378,8 @@ def _options(draft: Draft, factory: Factory, values: dict[str, Any], path: Keys)
     for old, new in options.renamed(factory.options_type, values).items():
         draft.rename((*path, old), new)
         values = {new if key == old else key: value for key, value in values.items()}
-    _, problems = options.validate(factory.options_type, values, where)
+    beside = ("name",) if path[0] == "tower" else ()  # of [miner], the name is a table higher
+    _, problems = options.validate(factory.options_type, values, where, beside)
     for problem in problems:
         dotted, _, text = problem.partition(": ")
         key = dotted.removeprefix(f"{where}.").split(".")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
@@ -121,14 +121,16 @@ def _model(options_type: Any) -> type[pydantic.BaseModel]:
 
 
 def validate(
-    options_type: type[Any], values: Mapping[str, Any], where: str
+    options_type: type[Any], values: Mapping[str, Any], where: str, beside: Sequence[str] = ()
 ) -> tuple[Any | None, list[str]]:
-    """Returns an instance and no problems, or None and every problem, each naming `where.key`."""
+    """Returns an instance and no problems, or None and every problem, each naming `where.key`.
+
+    `beside`: keys of the same table that are no options; one of them may have been meant."""
     import pydantic
 
     fields = {f.name: f for f in dataclasses.fields(options_type)}
     problems = [
-        f"{where}.{key}: no such option.{suggestion(key, fields)}"
+        f"{where}.{key}: no such option.{suggestion(key, [*beside, *fields])}"
         for key in values
         if key not in fields
     ]

@@ -130,7 +130,7 @@ class RunFolder:
         """Raises ConfigError if a new run would replace a run, or files of somebody else."""
         path = self.path
         decided = (path / DECISION).exists()
-        if decided or self._is_run():
+        if decided or self.is_run():
             what = "decision" if decided else "run"
             raise ConfigError(
                 f"{path} already contains a {what}.",
@@ -139,7 +139,7 @@ class RunFolder:
             )
         refuse_taken(path, names, "run")
 
-    def _is_run(self) -> bool:
+    def is_run(self) -> bool:
         """A run.toml alone may be the user's own. A run has its manifest first; a copy of one may
         have only the model."""
         marks = (self.manifest, self.checkpoints, self.model)
@@ -200,7 +200,7 @@ class RunFolder:
             if (path / DECISION).is_file():
                 hint = f"It holds the runs of ttf train --else: ttf runs show {quoted(path)}"
             raise DataMissing(f"{path} is not a run folder: it has no run.toml.", hint=hint)
-        if not folder._is_run():
+        if not folder.is_run():
             raise DataMissing(
                 f"{path} contains a run.toml, but no run.",
                 hint=f"To start a run with it: ttf train {quoted(folder.config)} --out NEW_FOLDER",

@@ -70,6 +70,7 @@ def test_all_layers_report_together(tmp_path: Path) -> None:
         (["data.bank=b.npz"], "data.bank: bank works only together with pairs: add --pairs FILE"),
         (["device.cpu.thraeds=3"], "device.cpu.thraeds: no such option."),
         (["tower.query.hiden=3"], "tower.query.hiden: no such option. Did you mean 'hidden'?"),
+        (["tower.query.nmae=mlp"], "tower.query.nmae: no such option. Did you mean 'name'?"),
         (["tower.query.hidden=0"], "tower.query.hidden: input should be greater than or equal"),
         (["tower.third.name=gru"], "tower.third: no such key. Known: doc, query."),
         (["miner.name=3"], "miner.name: input should be a valid string (got 3)"),

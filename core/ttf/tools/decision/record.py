@@ -21,7 +21,7 @@ from ttf.rundir.confined import read_json
 from ttf.rundir.documents import DECISION, GateResult, Summary
 from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
-from ttf.rundir.new_folder import make_next
+from ttf.rundir.new_folder import make_next, refuse_taken
 from ttf.rundir.removing import remove_if_there
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
@@ -266,7 +266,7 @@ def _refuse_taken(out: Path, candidates: Sequence[Candidate]) -> None:
     for folder in (out, *(out / candidate.name for candidate in candidates)):
         if (folder / DECISION).exists():
             kind = "a decision of ttf train --else"
-        elif (folder / "run.toml").exists():
+        elif RunFolder(folder).is_run():
             kind = "a run"
         else:
             continue
@@ -275,6 +275,8 @@ def _refuse_taken(out: Path, candidates: Sequence[Candidate]) -> None:
             hint=f"To continue it: ttf resume {quoted(folder)}. For a new decision, choose "
             "another --out.",
         )
+    names = [candidate.name for candidate in candidates]
+    refuse_taken(out, (*names, "run.toml", "report.html"), "decision")
 
 
 def _remove_empty(folder: Path) -> None:

@@ -146,3 +146,16 @@ def test_what_was_made_for_nothing_goes_again_and_other_folders_stay(tmp_path: P
         made.close()
         assert not made.exists
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["A.toml", "B.toml", "there"]
+
+
+@pytest.mark.parametrize("name", ["run.toml", "report.html", "a"])
+def test_it_does_not_begin_where_files_of_somebody_else_are(name: str, tmp_path: Path) -> None:
+    files = [tmp_path / "A.toml", tmp_path / "B.toml"]
+    for file in files:
+        file.write_text("")
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / name).write_text("mine")
+    with pytest.raises(ConfigError, match=rf"contains {name}, but no decision"):
+        Decision.begin(out, files, Terms(cwd=""))
+    assert [path.name for path in out.iterdir()] == [name]
