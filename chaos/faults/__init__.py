@@ -22,6 +22,7 @@ from chaos.faults import (
     strace,
     supervisor_death,
     trainer_death,
+    tune_death,
 )
 
 ALL: Final[tuple[Fault, ...]] = (
@@ -39,6 +40,7 @@ ALL: Final[tuple[Fault, ...]] = (
     memory_limit.FAULT,
     data_cut.FAULT,
     command_bisect.FAULT,
+    tune_death.FAULT,
     launchers.FAULT,
     foreign_deaths.FAULT,
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Final, Self
 
 from ttf.errors import ConfigError, GaveUp
 from ttf.rundir.typed_json import dataclass_from
+from ttf.text.numbers import duration
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
@@ -208,7 +210,8 @@ def search_on(
     """Runs trials until the time or their number is used up.
 
     Does nothing once the last run has begun: another best would not be the one that it trains.
-    Raises GaveUp if none finished, and the error of the start if that cannot run.
+    Raises GaveUp if none finished, ConfigError if the time is too short for the first, and the
+    error of the start if that cannot run.
     """
     if (study.best_run / "run.toml").is_file() and study.best is not None:
         return
@@ -218,6 +221,13 @@ def search_on(
         carry_out(study, planner, limits, watcher)
     finally:
         clock.keep(now=True)
+    if study.runs and study.runs[-1].outcome == "cut" and not study.counted:
+        raise ConfigError(
+            f"Your configuration did not end as a trial within {study.runs[-1].seconds:.0f} s, so a "
+            f"full run does not fit into the budget of {duration(budget_s)}: it takes longer here "
+            f"than the {study.setup.facts.predicted_s:.0f} s that were predicted.",
+            hint=f"{study.resume_command(study.folder)} --budget {math.ceil(3 * budget_s / 60)}m",
+        )
     if study.best is None:
         reasons = [run.reason for run in study.counted if run.reason]
         last = f" The last one: {reasons[-1]}" if reasons else ""

@@ -25,7 +25,6 @@ _SAVE_EVERY_S: Final = 5.0
 _MARGIN: Final = 1.15  # a run takes longer than the one before it by so much, now and then
 _WANTED_TRIALS: Final = 10
 _LEAST_SHARE: Final = 0.1  # A shorter trial says little about a full run.
-_PATIENCE: Final = 4  # times the prediction, for the first trial of a study on a busy machine
 _MOST_FAILED: Final = 4  # trials, and none finished
 _WORTH_IT: Final = 0.5  # of a usual trial's time: with less, none is begun
 
@@ -122,8 +121,8 @@ def trial_limit_s(setup: TuneSetup, trials: Sequence[TuneTrial], left_s: float) 
     """
     finished = [t for t in trials if t.outcome == "finished"]
     best = best_of(trials)
-    if not trials:  # The start is tried in any case: it is what the others are compared with.
-        return max(left_s, _PATIENCE * setup.facts.predicted_s)
+    if not trials:  # The start: if it takes longer, not even its own full run fits.
+        return left_s / (1 + _MARGIN / setup.share)
     if best is None:  # All failed so far.
         limit_s = left_s - reserve_s(setup, trials)
         return limit_s if limit_s > 0 and len(trials) < _MOST_FAILED else None

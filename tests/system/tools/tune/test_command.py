@@ -147,6 +147,18 @@ def test_a_budget_that_is_too_small_says_what_is_needed(place: Place) -> None:
     assert not (place.root / "study").exists()
 
 
+def test_a_first_trial_that_takes_too_long_says_how_to_continue_with_more_time(
+    place: Place,
+) -> None:
+    """A tenth of seven seconds, in which no run can start, and for which none was predicted."""
+    code, _, err = place.study(place.toml, *WORDS, "--budget", "7s")
+    assert code == 2, err
+    assert "did not end as a trial" in err and "ttf tune --resume study --budget" in err
+    study = TuneStudy.read(place.root / "study")
+    assert [trial.outcome for trial in study.runs] == ["cut"]
+    assert not study.counted and study.best is None
+
+
 def test_the_command_loads_optuna_only_when_it_searches() -> None:
     words = "import sys, ttf, ttf.cli, ttf.commands.tune, ttf.tools.tune.study\n"
     words += "assert not {'optuna', 'torch', 'pydantic'} & set(sys.modules)"

@@ -43,9 +43,14 @@ def test_after_every_trial_there_is_time_for_whatever_wins() -> None:
     assert trial_limit_s(made, trials, 16.0) is None
 
 
-def test_the_start_is_tried_in_any_case_and_four_failures_are_enough() -> None:
+def test_the_start_may_take_what_leaves_time_for_its_full_run() -> None:
     made = setup()
-    assert trial_limit_s(made, [], 1.0) == 4 * made.facts.predicted_s
+    assert trial_limit_s(made, [], 215.0) == pytest.approx(100.0)
+    assert trial_limit_s(replace(made, share=0.1), [], 125.0) == pytest.approx(10.0)
+
+
+def test_four_failures_are_enough() -> None:
+    made = setup()
     failed = replace(trial(1, {}, 0.5), outcome="failed", score=None)
     assert trial_limit_s(made, [failed] * 3, 500.0) is not None
     assert trial_limit_s(made, [failed] * 4, 500.0) is None

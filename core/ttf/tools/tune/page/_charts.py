@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ttf.tools.report.charts.axes import Place, count, ticks, x_axis
+from ttf.tools.report.charts.axes import Place, ticks, x_axis
 from ttf.tools.report.charts.figure import Figure, Look, Point, Shape, text
 from ttf.tools.report.charts.lines import Axes, Line, line_chart
 from ttf.tools.tune.trial import TuneTrial
@@ -13,8 +13,9 @@ from ttf.tools.tune.trial import TuneTrial
 _TRIAL: Final = Look(name="a trial", colour=0)
 _BEST: Final = Look(name="best so far", colour=1)
 _FRONTIER: Final = Look(name="no faster trial is better", colour=1)
-_BAR: Final = 18
-_ROW: Final = 26
+_BAR: Final = 7.0  # pixels; its name stands above it
+_ROW: Final = 27
+_MOST_BARS: Final = 7
 
 
 def progress_chart(trials: Sequence[TuneTrial], metric: str) -> Figure:
@@ -57,10 +58,10 @@ def importance_chart(shares: Mapping[str, float]) -> Figure:
     place = Place(x=(0.0, max(shares.values()) or 1.0), y=(0.0, 1.0))
     shapes: list[Shape] = list(x_axis(place, ticks(0.0, max(shares.values()) or 1.0), "share"))
     left = place.across(0.0)
-    for number, (name, share) in enumerate(list(shares.items())[:7]):
-        y = 14.0 + _ROW * number
+    for number, (name, share) in enumerate(list(shares.items())[:_MOST_BARS]):
+        y = 16.0 + _ROW * number
         width = max(1.0, place.across(share) - left)
-        shapes.append(Shape("rect", "d0", x=left, y=y, width=width, height=float(_BAR)))
-        shapes.append(text("t", left + 4, y + 13, f"{name} {count(round(100 * share))}%", None))
+        shapes.append(text("t", left, y, f"{name} {100 * share:.0f}%", None))
+        shapes.append(Shape("rect", "d0", x=left, y=y + 4, width=width, height=_BAR))
     under = "The share of each setting in what made trials good (PED-ANOVA)."
     return Figure(title=title, shapes=shapes, under=under)
