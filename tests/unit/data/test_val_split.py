@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from tests.kit.data_files import BANK, X_TRAIN, config, pairs
 
 from ttf.data.dataset import Dataset, Queries, Split
-from ttf.data.open_dataset import open_dataset
+from ttf.data.open_dataset import Opening, open_dataset
 from ttf.data.sources import MemorySource
 from ttf.data.val_split import draw_val
 from ttf.errors import ArrayMissing, BadData
@@ -163,3 +163,9 @@ def test_a_hold_out_has_none_of_the_validation_pairs_that_were_drawn(tmp_path: P
         assert set(found.val.keep) < train
         assert not val & set(found.train.keep)
         assert found.val_drawn == drawn
+
+
+def test_a_hold_out_is_of_the_runs_own_file_only(tmp_path: Path) -> None:
+    held = config(tmp_path, pairs(), {"vectors": BANK}).model_copy(update={"hold_out": 0.25})
+    with Opening(held, own_pairs=str(tmp_path / "other.npz")) as opening:
+        assert len(opening.judged()) == 8

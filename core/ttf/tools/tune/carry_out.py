@@ -9,7 +9,7 @@ from typing import Any
 from ttf.errors import TtfError
 from ttf.text.numbers import duration
 from ttf.tools.tune import finish, words
-from ttf.tools.tune.last_run import run_last, says_late, write_best
+from ttf.tools.tune.last_run import is_finished, run_last, says_late, write_best
 from ttf.tools.tune.progress import TrialLines
 from ttf.tools.tune.study import TuneStudy, TuneWatcher, search_on
 from ttf.tools.tune.time_left import reserve_s
@@ -34,12 +34,8 @@ def carry_through(
     write_best(study)
     finish.write_page(study)
     say(words.verdict(study))
-    needed_s = reserve_s(study.setup, study.counted)
-    say(
-        f"Now it is trained on all training pairs, in {study.best_run}: about {duration(needed_s)}."
-    )
-    if late := says_late(study, needed_s, budget_s - clock.used_s):
-        say(f"note: {late}")
+    if not is_finished(study):
+        _announce(study, budget_s - clock.used_s, say)
     started = time.monotonic()
 
     def working() -> None:
@@ -50,6 +46,7 @@ def carry_through(
     try:
         summary = run_last(study, working)
     except TtfError as error:
+        finish.write_page(study)
         error.details.setdefault("study", finish.result(study, {}, "stopped", clock.used_s))
         raise
     finally:
@@ -57,3 +54,12 @@ def carry_through(
         if lines is not None:
             lines.close()
     return finish.conclude(study, summary, clock.used_s)
+
+
+def _announce(study: TuneStudy, left_s: float, say: Callable[[str], None]) -> None:
+    needed_s = reserve_s(study.setup, study.counted)
+    say(
+        f"Now it is trained on all training pairs, in {study.best_run}: about {duration(needed_s)}."
+    )
+    if late := says_late(study, needed_s, left_s):
+        say(f"note: {late}")

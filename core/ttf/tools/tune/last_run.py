@@ -45,9 +45,8 @@ def run_last(study: TuneStudy, working: Callable[[], None]) -> Summary:
     `working` is called now and then. Raises the error of the run.
     """
     place = study.best_run
-    summary = RunRecord(place).summary()
-    if summary.get("status") == "finished" and summary.get("exit_code") == 0:
-        return summary
+    if is_finished(study):
+        return RunRecord(place).summary()
     begun = (place / "run.toml").is_file()
     words = ["resume", str(place.absolute())]
     if not begun:
@@ -68,6 +67,11 @@ def run_last(study: TuneStudy, working: Callable[[], None]) -> Summary:
             )
             raise error
     return RunRecord(place).summary()
+
+
+def is_finished(study: TuneStudy) -> bool:
+    summary = RunRecord(study.best_run).summary()
+    return summary.get("status") == "finished" and summary.get("exit_code") == 0
 
 
 @contextlib.contextmanager

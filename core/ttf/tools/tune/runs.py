@@ -136,7 +136,15 @@ def finish_trial(
     )
     result: Result = "clean"
     if behind is not None:
-        trial = replace(trial, outcome="hopeless", scores=tuple(scores[:behind]), exit_code=0)
+        # What it did after that look depends on when we looked.
+        trial = replace(
+            trial,
+            outcome="hopeless",
+            scores=tuple(scores[:behind]),
+            steps=look_steps(steps)[behind - 1],
+            exit_code=0,
+            incidents=(),
+        )
     elif run.exit_code == 0 and score is not None and is_finite(score):
         trial = replace(trial, score=score, metrics=summary.get("metrics", {}))
     elif run.survived:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.kit.planted_training import Place, build
 
+import ttf
 from ttf.tools.tune import search
 from ttf.tools.tune.settings import best_toml
 from ttf.tools.tune.study import TuneStudy
@@ -97,6 +98,11 @@ def test_a_study_that_is_killed_loses_no_finished_trial_and_runs_none_twice(
     assert not (folder / "best.out").exists() and not (folder / "best.err").exists()
     last = tomllib.loads((folder / "best" / "run.toml").read_text())
     assert last["data"]["hold_out"] == 0
+    tuned = ttf.tune(resume=folder)  # Nothing is left to do: it only reads.
+    assert _journal(folder) == trials
+    assert tuned.config == folder / "best.toml"
+    assert tuned.run == folder / "best"
+    assert tuned.metrics == summary["metrics"]
     page = folder / "report.html"
     page.unlink()
     assert invoke(["report", str(folder)]).code == 0
