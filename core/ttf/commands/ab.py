@@ -178,7 +178,7 @@ def command(
             "ttf ab with configurations", instead="ttf ab --command COMMAND --command COMMAND"
         )
     from ttf.tools.ab.finish import Places
-    from ttf.tools.ab.study import ABLimits, ABStudy
+    from ttf.tools.ab.study import ABLimits, ABStudy, commands_setup
 
     limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
     places = Places(**{name: chosen.pop(name) for name in ("csv", "markdown", "html")})
@@ -188,6 +188,7 @@ def command(
         study = _new_or_started(files, out, repeats=repeats or 10, **given)
     else:
         flags = {p.name: p.opts[0] for p in click.get_current_context().command.params}
+        again = given.pop("commands", ())
         others = ["FILES"] * bool(files) + ["--out"] * bool(out) + [flags[name] for name in given]
         if others:
             raise ConfigError(
@@ -195,7 +196,8 @@ def command(
                 f"{', '.join(others)}.",
                 hint="To change something, start a new study. Only --repeats can be increased.",
             )
-        study = ABStudy.reopened(resume, repeats, allow_remote=allow_remote)
+        setup = commands_setup(again) if again else None
+        study = ABStudy.reopened(resume, repeats, allow_remote=allow_remote, given=setup)
     _carry_out(study, limits, places, as_json)
 
 

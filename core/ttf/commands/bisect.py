@@ -19,6 +19,7 @@ from ttf.text.tables import table
 from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
+    from ttf.tools.bisect.command_runs import CommandExperiment
     from ttf.tools.bisect.output import Findings
     from ttf.tools.bisect.study import BisectLimits, BisectRequest, BisectStudy
 
@@ -152,21 +153,37 @@ def command(
     command names a culprit only if it is sure. To continue an interrupted study, run the same
     command again.
     """
-    from ttf.tools.bisect.study import BisectLimits, BisectStudy
+    from ttf.tools.bisect.study import BisectLimits
 
     if resume is not None:
-        if words or out is not None or request["sets"] or request["vary"] or request["of_command"]:
-            raise ConfigError(
-                "--resume continues an existing study, so it cannot be combined with RUN.toml, "
-                "--command, --vary, --out or --set.",
-                hint="To change something, start a new study.",
-            )
-        study = BisectStudy.open(resume, allow_remote=allow_remote)
+        study = _resumed(resume, words, out, request, allow_remote=allow_remote)
     else:
         given = {name: value for name, value in request.items() if value not in (None, (), False)}
         begin = _study_of_command if given.pop("of_command", False) else _study_of_run
         study = begin(words, out, given)
     _carry_out(study, BisectLimits.of(study, budget, max_runs), as_json)
+
+
+def _resumed(
+    folder: Path,
+    words: tuple[str, ...],
+    out: Path | None,
+    request: dict[str, Any],
+    *,
+    allow_remote: bool,
+) -> BisectStudy:
+    from ttf.tools.bisect.study import BisectStudy
+
+    given = {name: value for name, value in request.items() if value not in (None, (), False)}
+    again = given.pop("of_command", False)
+    if out is not None or "sets" in given or (not again and (words or "vary" in given)):
+        raise ConfigError(
+            "--resume continues an existing study, so it cannot be combined with RUN.toml, "
+            "--vary, --out or --set.",
+            hint="To change something, start a new study.",
+        )
+    setup = _command_setup(words, given) if again else None
+    return BisectStudy.open(folder, allow_remote=allow_remote, given=setup)
 
 
 def _study_of_run(words: tuple[str, ...], out: Path | None, given: dict[str, Any]) -> BisectStudy:
@@ -198,15 +215,26 @@ def _refuse(given: Mapping[str, Any], flags: Mapping[str, str], why: str) -> Non
 def _study_of_command(
     words: tuple[str, ...], out: Path | None, given: dict[str, Any]
 ) -> BisectStudy:
-    from ttf.tools.bisect.command_runs import CONFIDENCE, prepare_command
     from ttf.tools.bisect.study import BisectStudy
+
+    setup = _command_setup(words, given)
+    folder = BisectStudy.find(setup.identity, out)
+    if folder is not None:
+        return BisectStudy.open(folder, given=setup)
+    if not setup.vary:
+        say("No --vary was given, so ttf proposes ingredients.")
+    return BisectStudy(folder=BisectStudy.new_folder(out), setup=setup).begin()
+
+
+def _command_setup(words: tuple[str, ...], given: dict[str, Any]) -> CommandExperiment:
+    from ttf.tools.bisect.command_runs import CONFIDENCE, prepare_command
 
     _refuse(given, _OF_RUN, "a RUN.toml, not for --command")
     if not words:
         raise ConfigError(
             "No command was given.", hint="ttf bisect --command -- python train.py --accum 16"
         )
-    setup = prepare_command(
+    return prepare_command(
         words,
         vary=given.get("vary", ()),
         run_limit_s=given.get("run_limit_s"),
@@ -215,12 +243,6 @@ def _study_of_command(
         confidence=given.get("confidence", CONFIDENCE),
         rarest=given["rarest"],
     )
-    folder = BisectStudy.find(setup.identity, out)
-    if folder is not None:
-        return BisectStudy.open(folder)
-    if not setup.vary:
-        say("No --vary was given, so ttf proposes ingredients.")
-    return BisectStudy(folder=BisectStudy.new_folder(out), setup=setup).begin()
 
 
 def _new_or_started(request: BisectRequest, out: Path | None) -> BisectStudy:

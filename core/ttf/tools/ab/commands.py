@@ -3,6 +3,7 @@ memory and a number in what they print."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -75,6 +76,19 @@ def words(text: str) -> tuple[str, ...]:
     if any(_OF_SHELL.fullmatch(word) for word in found):
         return ("sh", "-c", text.strip())
     return ("env", *found) if _ASSIGNMENT.match(found[0]) else tuple(found)
+
+
+def as_text(given: tuple[str, ...]) -> str:
+    """What `words` splits into these words.
+
+    >>> as_text(("sh", "-c", "python a.py | tee log")), as_text(("python", "my file.py"))
+    ('python a.py | tee log', "python 'my file.py'")
+    """
+    if given[:2] == ("sh", "-c") and len(given) == 3:
+        with contextlib.suppress(ValueError):
+            if words(given[2]) == given:
+                return given[2]
+    return shlex.join(given)
 
 
 def terms_of(

@@ -18,14 +18,16 @@ from ttf.errors import ConfigError
 from ttf.host.version import __version__
 from ttf.rundir.removing import remove_if_there
 from ttf.rundir.typed_json import dataclass_from
+from ttf.text.shell import quoted
 from ttf.tools.ab.arms import arms_from, check_arms
-from ttf.tools.ab.commands import arms_of, terms_of
+from ttf.tools.ab.commands import arms_of, as_text, terms_of
 from ttf.tools.ab.measures import METRICS
 from ttf.tools.ab.repeat import finish_repeat, run_folder_name, start_repeat
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.setup import ABSetup, Better, Cell, next_wave
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.started_here import WouldRun
 from ttf.tools.studies.study import RESULT, Study
 
 # all repeats are done; a sequential study needs no more; the time is used up
@@ -76,15 +78,32 @@ class ABStudy(Study[ABSetup, Sample]):
         record = dataclass_from(StudyRecord, settings.get("record", {}))
         return cls(folder=folder, setup=setup, runs=runs, record=record)
 
+    @classmethod
+    def would_run(cls, setup: ABSetup) -> WouldRun | None:
+        if setup.commands is None:
+            return None
+        words = tuple(arm.words for arm in setup.arms)
+        return WouldRun(commands=words, cwd=setup.cwd, pins=setup.commands.pins)
+
+    def repeat_command(self) -> str:
+        # Not the names of the arms: what a name says need not be what runs.
+        texts = [f"--command {quoted(as_text(arm.words))}" for arm in self.setup.arms]
+        return " ".join([self.resume_command(self.folder), *texts])
+
     def kept_runs(self) -> set[str]:
         return {run_folder_name(self.setup, s.arm, s.block) for s in self.runs if s.counted}
 
     @classmethod
     def reopened(
-        cls, folder: Path, repeats: int | None = None, *, allow_remote: bool = True
+        cls,
+        folder: Path,
+        repeats: int | None = None,
+        *,
+        allow_remote: bool = True,
+        given: ABSetup | None = None,
     ) -> Self:
-        """Locks a study to continue it, with more repeats if given."""
-        study = cls.open(folder, allow_remote=allow_remote)
+        """Locks a study to continue it, with more repeats if given; `given` as for `open`."""
+        study = cls.open(folder, allow_remote=allow_remote, given=given)
         try:
             if repeats is not None:
                 study.extend(repeats)
@@ -235,11 +254,25 @@ def begin_commands(
     **setup_fields: Any,
 ) -> ABStudy:
     """As `begin`, of anybody's commands."""
+    own = {METRICS[better] if name == "metric" else name: m for name, m in (margins or {}).items()}
+    setup = commands_setup(
+        texts, metric=metric, better=better, run_limit_s=run_limit_s, margins=own, **setup_fields
+    )
+    return _new_or_earlier(setup, out, command)
+
+
+def commands_setup(
+    texts: Sequence[str],
+    *,
+    metric: str | None = None,
+    better: Better = "lower",
+    run_limit_s: float | None = None,
+    **setup_fields: Any,
+) -> ABSetup:
+    """What a user who gives these commands here wants to run."""
     arms = arms_of(texts)
     terms = terms_of(arms, metric=metric, better=better, run_limit_s=run_limit_s)
-    own = {METRICS[better] if name == "metric" else name: m for name, m in (margins or {}).items()}
-    setup = ABSetup(arms=arms, cwd=str(Path.cwd()), commands=terms, margins=own, **setup_fields)
-    return _new_or_earlier(setup, out, command)
+    return ABSetup(arms=arms, cwd=str(Path.cwd()), commands=terms, **setup_fields)
 
 
 def _new_or_earlier(setup: ABSetup, out: Path | None, command: str) -> ABStudy:
@@ -247,6 +280,6 @@ def _new_or_earlier(setup: ABSetup, out: Path | None, command: str) -> ABStudy:
         raise ConfigError(setup.problem)
     folder = ABStudy.find(setup.identity, out)
     if folder is not None:
-        return ABStudy.open(folder)
+        return ABStudy.open(folder, given=setup)
     record = new_record(command)
     return ABStudy(folder=ABStudy.new_folder(out), setup=setup, record=record).begin()

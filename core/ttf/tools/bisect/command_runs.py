@@ -26,6 +26,7 @@ from ttf.tools.studies.guarded_run import (
     with_environment,
 )
 from ttf.tools.studies.one_run import FinishedRun, StartedRun, tidy
+from ttf.tools.studies.started_here import WouldRun
 
 # More than for our own runs: their ingredients are few, and a wrong one is dear.
 CONFIDENCE: Final = 0.99
@@ -53,6 +54,20 @@ class CommandExperiment(Experiment):
     @property
     def configs(self) -> Mapping[str, str]:
         return self.scripts
+
+    @property
+    def would_run(self) -> WouldRun:
+        return WouldRun(
+            commands=(self.words,),
+            cwd=self.cwd,
+            pins=self.pins,
+            edits=tuple(factor.edits for factor in self.factors),
+        )
+
+    def given_again(self) -> str:
+        """The options and words that ask for the same study."""
+        chosen = [word for text in self.vary for word in ("--vary", quoted(text))]
+        return " ".join(["--command", *chosen, "--", *map(quoted, self.words)])
 
     # --- a run --------------------------------------------------------------------------------
 

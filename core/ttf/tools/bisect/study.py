@@ -32,6 +32,7 @@ from ttf.tools.bisect.runs import LABEL_JOINT, TrainExperiment
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import Died, ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.started_here import WouldRun
 from ttf.tools.studies.study import Study, sha256_of
 
 if TYPE_CHECKING:
@@ -140,6 +141,16 @@ class BisectStudy(Study[Experiment, BisectRun]):
             raise ValueError(setup.problem)
         runs = [dataclass_from(BisectRun, line) for line in lines]
         return cls(folder=folder, setup=setup, runs=runs)
+
+    @classmethod
+    def would_run(cls, setup: Experiment) -> WouldRun | None:
+        return setup.would_run if isinstance(setup, CommandExperiment) else None
+
+    def repeat_command(self) -> str:
+        again, setup = self.resume_command(self.folder), self.setup
+        if not isinstance(setup, CommandExperiment):
+            return again
+        return f"{again} {setup.given_again()}"
 
     def kept_runs(self) -> set[str]:
         return {f"{run.run:03d}" for run in self.runs}

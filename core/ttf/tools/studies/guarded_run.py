@@ -18,6 +18,7 @@ from ttf.incidents.facts import signal_name
 from ttf.rundir.incident_files import incident_folders, read_incident
 from ttf.rundir.run_record import RunRecord
 from ttf.tools.studies.one_run import NOT_ITS_FAULT, Result, StartedRun
+from ttf.tools.studies.started_here import LOADERS
 from ttf.tools.studies.study import sha256_of
 
 SEED: Final = "TTF_STUDY_SEED"  # differs from run to run; scripts may use it
@@ -94,10 +95,16 @@ def pinned(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def since_then(pins: Mapping[str, str]) -> dict[str, str | None]:
-    """What undoes the changes of the pinned variables since the study began."""
+    """What undoes the changes of the pinned variables since the study began. The pins come from a
+    file: no other variable is set, and none that loads code."""
     now = pinned(os.environ)
     gone: dict[str, str | None] = dict.fromkeys(now.keys() - pins.keys())
-    return gone | {name: value for name, value in pins.items() if now.get(name) != value}
+    changed = {name: value for name, value in pins.items() if now.get(name) != value}
+    return gone | {
+        name: value
+        for name, value in changed.items()
+        if PINNED.fullmatch(name) and not LOADERS.fullmatch(name)
+    }
 
 
 def scripts_of(words: Sequence[str], cwd: Path) -> dict[str, str]:

@@ -44,6 +44,7 @@ from ttf.rundir.new_folder import refuse_taken
 from ttf.rundir.removing import remove, remove_if_there
 from ttf.rundir.run_folder import note_pid, noted_pid
 from ttf.text.shell import quoted
+from ttf.tools.studies.started_here import WouldRun, note_start, refuse_strangers
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -97,6 +98,11 @@ class Study(ABC, Generic[SetupT, RunT]):
         """From study.json and the journal. LookupError, TypeError or ValueError: another kind of
         study, or none that this program wrote."""
 
+    @classmethod
+    def would_run(cls, setup: SetupT) -> WouldRun | None:
+        """The commands of anybody; None for a study of ttf's own runs."""
+        return None
+
     @abstractmethod
     def kept_runs(self) -> Collection[str]:
         """Folders in runs/ that belong to finished runs."""
@@ -133,17 +139,22 @@ class Study(ABC, Generic[SetupT, RunT]):
         refuse_taken(self.folder, (self.JOURNAL, RESULT, "runs", *self.PAGES), "study")
         self.lock = claim(self.folder)
         self.write_settings()
+        if (commands := self.would_run(self.setup)) is not None:
+            note_start(self.folder, commands)
         return self
 
     @classmethod
-    def open(cls, folder: Path, *, allow_remote: bool = True) -> Self:
-        """Locks a study to continue it. Raises ConfigError if a configuration has changed."""
+    def open(cls, folder: Path, *, allow_remote: bool = True, given: SetupT | None = None) -> Self:
+        """Locks a study to continue it; `given` is the setup of the user's own command line. Raises
+        ConfigError if a configuration has changed, or if it runs commands and the user neither
+        started it here nor gave the same ones."""
         cls.read(folder)  # refuses what is no study, before claiming would make a folder of it
         lock = claim(folder, (SETTINGS, cls.JOURNAL, RESULT))
         try:
             study = cls.read(folder)
             study.lock = lock
             study.allow_remote = allow_remote
+            study._refuse_strangers(given)
             study._refuse_changed_configs()
             removing.remove_leftovers(folder, folder)
             study._remove_unfinished_runs()
@@ -213,6 +224,16 @@ class Study(ABC, Generic[SetupT, RunT]):
         with contextlib.suppress(TtfError):
             return cls.read(folder).setup.identity == identity
         return False
+
+    def _refuse_strangers(self, given: SetupT | None) -> None:
+        recorded = self.would_run(self.setup)
+        if recorded is not None:
+            wanted = None if given is None else self.would_run(given)
+            refuse_strangers(self.folder, recorded, wanted, self.repeat_command())
+
+    def repeat_command(self) -> str:
+        """Continues the study, and says once more what it runs."""
+        return self.resume_command(self.folder)
 
     def _refuse_changed_configs(self) -> None:
         then = self.setup.configs
