@@ -13,10 +13,10 @@ from typing import Final
 
 # NAME=VALUE, "name": "value", Header: value, --name=value; or --name VALUE, also as a list of words.
 NAMED: Final = re.compile(
-    r"(?<![\w.-])(?P<dashes>-{1,2})?(?P<name>[A-Za-z_][\w.-]{0,79})(?P<closed>(?:\\{0,3}[\"'`])?)"
-    r"(?:(?P<sets>\s{0,12}(?:=>|:=|=|:)\s{0,12})|(?(dashes)(?P<apart>,?[ \t\n]{1,4})|(?!)))"
+    r"(?:(?<![\w.-])|(?<=%[0-9A-Fa-f]{2}))(?P<dashes>-{1,2})?(?P<name>[A-Za-z_][\w.-]{0,79})(?P<closed>(?:\\{0,3}[\"'`])?)"
+    r"(?:(?P<sets>\s{0,12}(?:=>|:=|=|:|%3[Dd]|\\x3[Dd])\s{0,12})|(?(dashes)(?P<apart>,?[ \t\n]{1,4})|(?!)))"
 )
-OPENING: Final = re.compile(r"\\{0,3}[\"'`]")
+OPENING: Final = re.compile(r"\\{0,3}(?:\"\"\"|'''|[\"'`])")
 VALUE: Final = re.compile(r"[^\s\"'`,;)\]}<>&\\]+")
 HEADERS: Final = frozenset(["authorization", "proxy-authorization", "cookie", "set-cookie"])
 REST_OF_LINE: Final = re.compile(r"[^\"'`\n<>\\]+")
@@ -28,6 +28,17 @@ KEY_BLOCK: Final = re.compile(
     r"-----BEGIN (?P<what>[A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?)-----"
     r".*?(?:-----END (?P=what)-----|\Z)",
     re.DOTALL,
+)
+# Of a key without its beginning, which a cut took: the mark of its end, and the lines before.
+KEY_END: Final = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+NEWLINE: Final = re.compile(r"\r?\n|(?:\\r)?\\n")
+KEY_LINE: Final = re.compile(
+    r"[ \t\"'+,]{0,40}[A-Za-z0-9+/=]*?[ \t\"'+,]{0,40}(?:\r?\n|(?:\\r)?\\n)?"
+)
+# What Markdown escapes in a word, and characters that nobody sees.
+MARKUP: Final = re.compile(r"[\\`*_|\[\]<>#~]")
+DISGUISE: Final = re.compile(
+    r"\\(?P<kept>[`*_|\[\]<>#~])|[\xad\u180e\u200b-\u200f\u2060-\u2064\ufeff]"
 )
 TOKENS: Final = tuple(
     (name, re.compile(rf"(?<![A-Za-z0-9]){pattern}"))
@@ -103,6 +114,40 @@ PLACES: Final = (
             r"\bredis-cli\b[^\n|;&]{0,200}?\s[\"']?-a[\"',]{0,2}\s[\"']?(?P<secret>[^\s\"',<>]{3,})"
         ),
     ),
+    (
+        "password",
+        re.compile(
+            r"\b(?:docker|podman|nerdctl|skopeo|helm|az|oc)\b[^\n|;&]{0,80}?\blogin\b[^\n|;&]{0,200}?"
+            r"\s[\"']?-p[\"',]{0,2}\s?[\"']?(?P<secret>[^\s\"',<>-][^\s\"',<>]{2,})"
+        ),
+    ),
+    (
+        "wandb-key",
+        re.compile(r"\bwandb\W{1,4}login\b[^\n|;&]{0,200}?[\s\"'](?P<secret>[0-9a-f]{40,})"),
+    ),
+    # PWD is a folder, except in the connection strings of databases.
+    (
+        "password",
+        re.compile(r"(?i)(?:(?<=;)|(?<=; ))pwd=(?P<secret>[^;/.~\s\"'<>][^;\s\"'<>]{0,200})"),
+    ),
+    ("password", re.compile(r"(?<![\w.-])pwd=(?P<secret>[^;/.~\s\"'<>][^;\s\"'<>]{0,200})(?=;)")),
+    (
+        "private-key",
+        re.compile(
+            r"Private-Lines: \d{1,4}\s{1,4}(?P<secret>(?:[A-Za-z0-9+/=]{1,80}(?:\r?\n|\Z)){1,300})"
+        ),
+    ),
+    (
+        "element",
+        re.compile(r"<(?P<name>[A-Za-z_][\w.:-]{0,79})>(?P<secret>[^<>\n]{1,300})</(?P=name)>"),
+    ),
+    (
+        "attribute",
+        re.compile(
+            r"\b(?:key|name)=[\"'](?P<name>[A-Za-z_][\w.:-]{0,79})[\"']\s{1,4}"
+            r"value=[\"'](?P<secret>[^\"'<>\n]{1,300})(?=[\"'])"
+        ),
+    ),
     ("password", re.compile(r"(?<![\w:/-])pass:(?P<secret>[^\s\"',<>]{3,})")),
     ("password", re.compile(r"\blogin\s{1,4}\S{1,64}\s{1,4}password\s{1,4}(?P<secret>[^\s<>]+)")),
     ("password", re.compile(r"\b(?:IDENTIFIED BY|PASSWORD)\s{1,4}'(?P<secret>[^'\n<>]{1,200})'")),
@@ -116,7 +161,8 @@ PLACES: Final = (
 )
 
 USERINFO: Final = re.compile(
-    r"\b(?P<scheme>[a-z][a-z0-9+.-]{0,20}://)(?P<user>[^/\s@:\"'<>]{0,300})"
-    r"(?P<password>:[^/\s@\"'<>]{1,300})?@",
+    r"\b(?P<scheme>[a-z][a-z0-9+.-]{0,20}://)"
+    r"(?P<user>(?:<secret-[\w.-]{1,80}>|[^/\s@:\"'<>]){0,300})"
+    r"(?P<password>:(?:<secret-[\w.-]{1,80}>|[^/\s\"'<>]){1,300})?@",
     re.IGNORECASE,
 )

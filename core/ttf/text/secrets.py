@@ -14,93 +14,18 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import quote
 
 from ttf.text import secret_patterns as patterns
+from ttf.text.secret_names import is_value, level, looks_random
 
 _SHORTEST: Final = 6  # Shorter values are parts of common words; they go only after their names.
 _PLACEHOLDER: Final = re.compile(r"<secret-([\w.-]{1,80})>")
 _NAME: Final = re.compile(r"[^\w.-]")
 _KEYS: Final = frozenset(["key", "keys"])  # JSON of ttf has them for keys of dictionaries
-
-Level = Literal["no", "weak", "likely", "strong"]
-
-_WORDS: Final = re.compile(r"[A-Z]{1,60}(?![a-z])|[A-Z]?[a-z]{1,60}|\d{1,60}")
-_STRONG: Final = re.compile(
-    r"token(?!i[sz])|secret(?!ar)|passw|passphrase|passcode|passwort|credential|webhook|cookie|bearer"
-    r"|authorization|(?:api|access|private|secret|account|shared|master|encryption|signing|storage"
-    r"|client|auth|deploy|admin|service|license|session|pass|wandb)_?key"
-)
-# Words that are secret where a name ends with them: MYSQL_PWD, GIT_PAT, MY_PIN, WANDB_KEY.
-_LIKELY: Final = frozenset(
-    [
-        "pin",
-        "otp",
-        "totp",
-        "mfa",
-        "pat",
-        "pwd",
-        "pass",
-        "jwt",
-        "dsn",
-        "sas",
-        "cred",
-        "creds",
-        "psk",
-        "hmac",
-    ]
-)
-_WEAK: Final = frozenset(["key", "auth", "sig", "signature", "sid", "sessionid", "salt"])
-_AFTER_THE_WORD: Final = frozenset(
-    ["id", "value", "b64", "base64", "str", "string", "env", "prod", "dev", "test", "old", "new"]
-)
-_OTHER_KEYS: Final = frozenset(
-    [
-        "sort",
-        "primary",
-        "foreign",
-        "partition",
-        "group",
-        "column",
-        "cache",
-        "row",
-        "join",
-        "dict",
-        "json",
-        "shard",
-        "public",
-        "index",
-        "query",
-        "config",
-        "candidate",
-    ]
-)
-_DIRECTORIES: Final = frozenset(["pwd", "oldpwd"])
-_NUMBER: Final = re.compile(r"[\d.,_]{1,30}[kKmMgG]?")
-_CALL: Final = re.compile(r"[A-Za-z_][\w.]{0,80}[(\[]")  # of a line of source in a stack
-_NO_VALUE: Final = frozenset(
-    [
-        "true",
-        "false",
-        "none",
-        "null",
-        "nil",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "auto",
-        "default",
-        "empty",
-        "unset",
-        "required",
-        "missing",
-        "undefined",
-        "expected",
-        "optional",
-    ]
-)
+_FEW: Final = 64  # So many known values are sought one by one; that is faster.
+_LONGEST_KEY: Final = 16_384  # characters; an RSA key of 16,384 bits has 12,600
 
 
 def placeholder(name: str) -> str:
@@ -124,6 +49,7 @@ class Secrets:
         self.struck: Counter[str] = Counter()
         self._values: dict[str, str] = {}  # value: name
         self._known: list[tuple[str, str]] = []
+        self._starts: dict[str, list[tuple[str, str]]] = {}  # the same, if they are many
         self._learning = True
         self._learn_environment(os.environ if environment is None else environment)
         self.words(sys.argv if command is None else command)
@@ -142,12 +68,28 @@ class Secrets:
     def _ready(self) -> None:
         longest = sorted(self._values.items(), key=lambda known: (-len(known[0]), known))
         self._known = [(v, name) for value, name in longest for v in variants(value)]
+        self._starts = {}
+        for value, name in self._known if len(self._known) > _FEW else ():
+            self._starts.setdefault(value[:_SHORTEST], []).append((value, name))
         self._learning = False
         self.struck.clear()
 
     def text(self, text: str) -> str:
+        if patterns.DISGUISE.search(text) is not None:
+            text = "".join(map(self._disguised, text.splitlines(keepends=True)))
+        return self._struck(text)
+
+    def _disguised(self, line: str) -> str:
+        """A line with a secret goes without the backslashes of Markdown and what nobody sees: they
+        may stand inside the secret. Any other line stays as it is."""
+        bare = patterns.DISGUISE.sub(r"\g<kept>", line)
+        struck = bare if bare == line else self._struck(bare)
+        return line if struck == bare else struck
+
+    def _struck(self, text: str) -> str:
         text = self.known(text)
         text = patterns.KEY_BLOCK.sub(lambda m: self._strike("private-key", m[0]), text)
+        text = self._ends_of_keys(text)
         text = patterns.USERINFO.sub(self._userinfo, text)
         for name, token in patterns.TOKENS:
             text = token.sub(lambda m, name=name: self._strike(name, m[0]), text)  # type: ignore[misc]
@@ -157,11 +99,26 @@ class Secrets:
 
     def known(self, text: str) -> str:
         """Only the values that are known: for a text made of parts that were struck."""
+        if self._starts:
+            return self._known_of_many(text)
         for value, name in self._known:
             if value in text:
                 self.struck[_label(name)] += text.count(value)
                 text = text.replace(value, placeholder(name))
         return text
+
+    def _known_of_many(self, text: str) -> str:
+        # A file that somebody else made can teach thousands: all are sought in one pass.
+        pieces, copied = [], 0
+        for at in range(len(text) - _SHORTEST + 1):
+            for value, name in self._starts.get(text[at : at + _SHORTEST], ()):
+                if text.startswith(value, at):
+                    if at >= copied:
+                        self.struck[_label(name)] += 1
+                        pieces += [text[copied:at], placeholder(name)]
+                    copied = max(copied, at + len(value))  # of two that overlap nothing is left
+                    break
+        return "".join([*pieces, text[copied:]])
 
     def words(self, words: Sequence[str]) -> list[str]:
         """A command line, word by word."""
@@ -203,7 +160,7 @@ class Secrets:
                 patterns.USERINFO.sub(self._userinfo, value)
 
     def _learn(self, name: str, value: str) -> None:
-        if len(value) >= _SHORTEST and not value.isspace():
+        if len(value) >= _SHORTEST and not value.isspace() and not _PLACEHOLDER.search(value):
             self._values.setdefault(value, name)
 
     # --- striking -------------------------------------------------------------------------------
@@ -214,21 +171,35 @@ class Secrets:
         self.struck[_label(name)] += 1
         return placeholder(name)
 
+    def _ends_of_keys(self, text: str) -> str:
+        """Without keys whose beginning is not there, because the text was cut."""
+        pieces, copied, after = [], 0, 0
+        for end in patterns.KEY_END.finditer(text):
+            start = _start_of_key(text, max(after, end.start() - _LONGEST_KEY), end.start())
+            after = end.end()
+            if start < end.start():
+                pieces += [text[copied:start], self._strike("private-key", text[start : end.end()])]
+                copied = end.end()
+        return "".join([*pieces, text[copied:]])
+
     def _userinfo(self, match: re.Match[str]) -> str:
         user, password = match["user"], match["password"]
         if password:
+            if _PLACEHOLDER.fullmatch(password, 1):
+                return match[0]
             return f"{match['scheme']}{user}:{self._strike('url-password', password[1:])}@"
-        if looks_random(user):
+        if looks_random(user) and not _PLACEHOLDER.search(user):
             return f"{match['scheme']}{self._strike('url-password', user)}@"
         return match[0]
 
     def _place(self, label: str, match: re.Match[str]) -> str:
-        name = match.groupdict().get("name") or label
-        if "name" in match.groupdict() and level(name) == "no":
-            return match[0]
-        secret = match["secret"]
+        secret, name = match["secret"], match.groupdict().get("name") or label
         if not is_value(label, secret):
             return match[0]
+        if "name" in match.groupdict():
+            sure = level(name)
+            if sure == "no" or (sure == "weak" and not looks_random(secret)):
+                return match[0]
         start = match.start("secret") - match.start()
         return match[0][:start] + self._strike(name, secret) + match[0][start + len(secret) :]
 
@@ -267,7 +238,8 @@ class Secrets:
         if match["apart"] is not None:
             option = not match["closed"] or "," in match["apart"] or quoted
             return start + len(value) if option and not value.startswith("-") else 0
-        prose = ":" in match["sets"] and match["sets"].endswith(" ") and not match["closed"]
+        spaced = ":" in match["sets"] and match["sets"].endswith(" ")
+        prose = spaced and not match["closed"] and not quoted
         if prose and not (match["dashes"] or name.isupper() or "-" in name):
             certain = len(value) >= _SHORTEST if sure == "strong" else looks_random(value)
         elif sure == "strong" or match["dashes"] or name.isupper():
@@ -276,6 +248,17 @@ class Secrets:
             short = sure == "likely" and len(value) >= 4 and value[0] not in "/."
             certain = short or looks_random(value)
         return start + len(value) if certain else 0
+
+
+def _start_of_key(text: str, first: int, end: int) -> int:
+    """Where the lines of a key that end before `end` begin; `end` if there are none."""
+    edges = [first, *(found.end() for found in patterns.NEWLINE.finditer(text, first, end))]
+    start = end
+    for edge in reversed(edges):
+        if patterns.KEY_LINE.fullmatch(text, edge, start) is None:
+            break
+        start = edge
+    return start
 
 
 def _value(name: str, text: str, start: int, *, quoted: bool) -> str | None:
@@ -298,51 +281,16 @@ def _label(name: str) -> str:
 
 
 def variants(text: str) -> list[str]:
-    """The text as in plain text, JSON (with and without \\u), HTML, repr and URLs; longest first."""
+    """The text as in plain text, JSON (with and without \\u), HTML, Markdown, repr and URLs; longest
+    first."""
     found = {
         text,
         json.dumps(text)[1:-1],
         json.dumps(text, ensure_ascii=False)[1:-1],
         html.escape(text),
+        patterns.MARKUP.sub(r"\\\g<0>", text),
         repr(text)[1:-1],
         quote(text, safe="", errors="surrogateescape"),
         quote(text, errors="surrogateescape"),
     }
     return sorted(found, key=lambda v: (-len(v), v))
-
-
-# --- names and values -----------------------------------------------------------------------------
-
-
-def level(name: str) -> Level:
-    """How surely a variable, option or key of this name holds a secret.
-
-    >>> [level(n) for n in ("HF_TOKEN", "wandbKey", "--api-key", "MYSQL_PWD", "PWD", "tokenizer")]
-    ['strong', 'strong', 'strong', 'likely', 'no', 'no']
-    """
-    words = [word.lower() for word in _WORDS.findall(name[-200:])]
-    if not words or "_".join(words) in _DIRECTORIES:
-        return "no"
-    if _STRONG.search("_".join(words)):
-        return "strong"
-    while len(words) > 1 and (words[-1] in _AFTER_THE_WORD or words[-1].isdigit()):
-        words.pop()
-    if words[-1] in _LIKELY:
-        return "likely"
-    if words[-1] not in _WEAK or (words[-1] == "key" and _OTHER_KEYS & set(words[:-1])):
-        return "no"
-    return "weak"
-
-
-def is_value(name: str, value: str) -> bool:
-    """Whether it can be a secret: counts of tokens and words like 'none' are not."""
-    if not value or value.lower() in _NO_VALUE or value[0] in "<$%{*" or _CALL.match(value):
-        return False
-    counted = "token" in name.lower() or "key" in name.lower()
-    return not (counted and _NUMBER.fullmatch(value))
-
-
-def looks_random(value: str) -> bool:
-    """Long, with letters and digits: no word of a sentence."""
-    long = len(value) >= 8 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
-    return (long or len(value) >= 24) and "." not in value.strip(".")

@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.kit.secret_kinds import COMMAND, HIDDEN, OUTPUT, VARIABLES, WORDS
 
-from ttf.text import secrets
+from ttf.text import secret_names
 from ttf.text.secrets import Secrets, struck_out
 
 NOBODY = Secrets({}, ())
@@ -19,7 +19,7 @@ def left(text: str) -> list[str]:
 
 
 def test_examples_in_the_docstrings_are_true() -> None:
-    assert doctest.testmod(secrets).failed == 0
+    assert doctest.testmod(secret_names).failed == 0
 
 
 def test_there_are_forty_kinds_and_more() -> None:
@@ -78,9 +78,82 @@ def test_striking_twice_changes_nothing() -> None:
     assert NOBODY.text(once) == once
 
 
+KEY = [f"MIIEpAIBAAKCAQEA{line:03d}QWERTYUIOPASDFGHJKLZXCVBNMqwertyuiopasdfg" for line in range(9)]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n", "\n  "])
+def test_nothing_is_left_of_a_private_key_whose_beginning_was_cut(newline: str) -> None:
+    for cut in range(len(KEY)):
+        rest = newline.join([*KEY[cut:], "-----END RSA PRIVATE KEY-----"])[cut:]
+        text = f"a line of the log\n[90 bytes left out]\n{rest}\nand the next line"
+        assert NOBODY.text(text) == (
+            "a line of the log\n[90 bytes left out]\n<secret-private-key>\nand the next line"
+        )
+
+
+def test_nothing_is_left_of_a_private_key_whose_middle_or_end_was_cut() -> None:
+    begin, end = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+    assert NOBODY.text("\n".join(["x", begin, *KEY[:4]])) == "x\n<secret-private-key>"
+    cut = [begin, *KEY[:3], "[9 bytes left out]", *KEY[5:], end, "x"]
+    assert NOBODY.text("\n".join(cut)) == "<secret-private-key>\nx"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--token=ghp\\_abcdefghij", "--token=<secret-token>"),
+        ("| x ghp\\_abcdefghijABCDEFGHIJ12345 |", "| x <secret-github-token> |"),
+        ("hf_abcd\u200befghijklmnop1234", "<secret-hugging-face-token>"),
+        ("pass\u200bword=hunter2", "password=<secret-password>"),
+        ("Driver=x;Uid=sa;PWD=hunter2;", "Driver=x;Uid=sa;PWD=<secret-password>;"),
+        ("pwd=hunter2;", "pwd=<secret-password>;"),
+        ('db_pass : "word"', 'db_pass : "<secret-db_pass>"'),
+        ('password = """hunter2"""', 'password = """<secret-password>"""'),
+        ("<password>x y</password>", "<password><secret-password></password>"),
+        ("<add key='ApiKey' value='x y' />", "<add key='ApiKey' value='<secret-ApiKey>' />"),
+        ("?q=1%26password%3Dhunter2", "?q=1%26password%3D<secret-password>"),
+        (r"TOKEN\x3dhunter2", r"TOKEN\x3d<secret-TOKEN>"),
+        (f"wandb login {'0a' * 20}", "wandb login <secret-wandb-key>"),
+        ("docker login -u u -p hunter2 x", "docker login -u u -p <secret-password> x"),
+        (
+            "Private-Lines: 2\nAAABAQ==\nputty123\nPrivate-MAC: 0123",
+            "Private-Lines: 2\n<secret-private-key>Private-MAC: 0123",
+        ),
+        ("postgres://b:p@ss:w0rd@db/x", "postgres://b:<secret-url-password>@db/x"),
+        (
+            "s3://AKIAIOSFODNN7EXAMPLE:pw@bucket",
+            "s3://<secret-aws-key-id>:<secret-url-password>@bucket",
+        ),
+    ],
+)
+def test_a_disguised_secret_goes_too(text: str, expected: str) -> None:
+    assert NOBODY.text(text) == expected
+
+
+def test_a_known_value_goes_from_markdown_and_from_beside_a_password() -> None:
+    known = Secrets({"MY_TOKEN": "some_value_1", "OTHER_TOKEN": "AKIAX-1234"}, ())
+    assert known.text("| some\\_value\\_1 |") == "| <secret-MY_TOKEN> |"
+    shown = known.text("s3://AKIAX-1234:hidden@bucket/key")
+    assert shown == "s3://<secret-OTHER_TOKEN>:<secret-url-password>@bucket/key"
+
+
+def test_thousands_of_learned_values_are_struck_in_one_pass() -> None:
+    values = [f"k{number:05d}xyz" for number in range(9_000)]
+    secrets = Secrets({"MY_TOKEN": "xyz some words"}, ())
+    secrets.learn(f"key={value}" for value in values)
+    text = " ".join(values)
+    began = time.process_time()
+    assert secrets.text(text) == " ".join(["<secret-key>"] * len(values))
+    assert time.process_time() - began < 2.0
+    assert secrets.text("a k00001xyz some words b") == "a <secret-key> b", "two that overlap"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        r"a\_b \*c\* [x\] C:\_x <name>Bob</name> <key>Label</key> name='n' value='v'",
+        "docker login -u bob; wandb login; PWD=/a;OLDPWD=/b;pwd=~/c; 50%25 a%3Db",
+        "-----END CERTIFICATE----- -----END PRIVATE KEY-----",
         "recall@10 rose to 0.5 at step=120, tokens/s: 1200, max_tokens=4096 --num-tokens 300",
         "KeyError: 'foo' in sorted(rows, key=lambda row: row[0])",
         "tokenizer=bert-base, --tokenizer roberta, TOKENIZERS_PARALLELISM=false",
@@ -116,7 +189,9 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "token=",
         " --a",
     ]
-    + ["key: ", "SG.", "-u a:", '"a":', "://", "set a ", "-----BEGIN PRIVATE KEY-----", "a+b://"],
+    + ["key: ", "SG.", "-u a:", '"a":', "://", "set a ", "-----BEGIN PRIVATE KEY-----", "a+b://"]
+    + ["a://b:@", "\\_", "a\\_\n", "<a>", "A\n", "-----END PRIVATE KEY-----", "; pwd=", "%3d"]
+    + ["docker login ", "wandb login ", "key='a' value='", "Private-Lines: 1\na"],
 )
 def test_the_time_grows_with_the_length_alone(piece: str) -> None:
     def seconds(length: int) -> float:
