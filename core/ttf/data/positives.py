@@ -39,8 +39,12 @@ class Positives:
 
 def named_rows(pairs: NamedArrays, name: str, bank_rows: int) -> Positives:
     """Reads pos_* and checks every value; raises BadData that names the first wrong row."""
-    kind, letter = pairs.stored_type(name), stored_kind(pairs.store, pairs.stored_name(name))
-    if letter in ("U", "S", "O"):
+    kind = pairs.stored_type(name)
+    try:
+        source = pairs[name]
+    except BadData as error:
+        if stored_kind(pairs.store, pairs.stored_name(name)) not in ("U", "S", "O"):
+            raise
         raise BadData(
             f"{pairs.said(name)} in {pairs.uri} has the type {kind}, but it must contain row "
             "numbers of the bank.",
@@ -48,11 +52,10 @@ def named_rows(pairs: NamedArrays, name: str, bank_rows: int) -> Positives:
                 "If these are ids of documents, look up their rows: row = {id: n for n, id in "
                 f'enumerate(bank["ids"])}}; {name} = numpy.array([row[id] for id in {name}])'
             ),
-        )
-    source = pairs[name]
+        ) from error
     shape = source.shape
     if source.dtype not in ("int32", "int64") or len(shape) not in (1, 2) or 0 in shape:
-        convert = f'Convert it: {name} = {name}.astype("int64"). ' if letter == "f" else ""
+        convert = f'Convert it: {name} = {name}.astype("int64"). ' if "float" in kind else ""
         raise BadData(
             f"{source.name} in {source.uri} has the type {kind} and the shape {shape}. It "
             "must be int64 with the shape (N,) or (N, P), and it must not be empty.",
