@@ -112,7 +112,7 @@ def command(
 def _carry_out(
     study: TuneStudy, began: float, budget: float | None, trials: int | None, as_json: bool
 ) -> None:
-    from ttf.tools.tune import finish
+    from ttf.tools.tune import finish, words
     from ttf.tools.tune.carry_out import carry_through
     from ttf.tools.tune.progress import TrialLines
 
@@ -121,8 +121,10 @@ def _carry_out(
     def partial() -> tuple[str, dict[str, Any]]:
         lines.close()
         used_s = study.clock(began).used_s
-        text = f"Stopped after {len(study.counted)} trials. Their results are kept."
-        return text, finish.result(study, {}, "stopped", used_s)
+        done = words.trials_text(len(study.counted))
+        return f"Stopped after {done}. Everything so far is kept.", finish.result(
+            study, {}, "stopped", used_s
+        )
 
     with contextlib.closing(study), stopped_in_order(study, partial):
         document = carry_through(

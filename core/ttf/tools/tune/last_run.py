@@ -32,7 +32,7 @@ def write_best(study: TuneStudy) -> None:
     assert best is not None
     found = f"{setup.metric} {best.score:.4f} on {setup.facts.held_out:,} held out training pairs"
     head = [
-        f"The best of {len(study.counted)} trials of ttf tune, trial {best.number}: {found}.",
+        f"Trial {best.number} of ttf tune, the best of {len(study.counted)}: {found}.",
         "To train it: ttf train best.toml",
     ]
     text = best_toml(setup, best.number, best.point, head)

@@ -232,7 +232,7 @@ def search_on(
         reasons = [run.reason for run in study.counted if run.reason]
         last = f" The last one: {reasons[-1]}" if reasons else ""
         raise GaveUp(
-            f"None of {len(study.runs)} trials finished.{last}",
+            f"No trial finished, of {len(study.runs)}.{last}",
             hint="Try the configuration alone, with ttf train; or give more time with --budget.",
         )
 

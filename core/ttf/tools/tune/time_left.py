@@ -59,7 +59,7 @@ def trial_share(budget_s: float, full_s: float) -> float:
     """How long trials are, as a share of a full run: some ten of them fit beside the last run.
 
     >>> trial_share(600, 20), trial_share(600, 100), trial_share(600, 250)
-    (1.0, 0.49, 0.13)
+    (1.0, 0.48, 0.12)
     """
     left_s = budget_s - _MARGIN * full_s
     return min(1.0, round(left_s / (_WANTED_TRIALS * full_s), 2)) if full_s > 0 else 1.0

@@ -78,10 +78,18 @@ def table_rows(study: TuneStudy, most: int) -> list[tuple[str, ...]]:
     return [row(study.setup, trial) for trial in shown]
 
 
+def trials_text(number: int) -> str:
+    """
+    >>> trials_text(1), trials_text(12)
+    ('1 trial', '12 trials')
+    """
+    return f"{number:,} trial{'s' * (number != 1)}"
+
+
 def introduction(study: TuneStudy, budget_s: float, used_s: float) -> str:
     setup = study.setup
     facts = setup.facts
-    done = f" {len(study.counted)} trials are already done." if study.runs else ""
+    done = f" Already done: {trials_text(len(study.counted))}." if study.runs else ""
     used = f" of which {duration(used_s)} are used" if study.runs else ""
     return (
         f"Study in {study.folder}: {duration(budget_s)}{used}. Trials train on "
@@ -100,7 +108,7 @@ def verdict(study: TuneStudy) -> str:
         outcome: sum(t.outcome == outcome for t in study.counted)
         for outcome in ("hopeless", "failed")
     }
-    of = f"of {len(study.counted)} trials ({counts['hopeless']} ended early"
+    of = f"of {trials_text(len(study.counted))} ({counts['hopeless']} ended early"
     of += f", {counts['failed']} failed)" if counts["failed"] else ")"
     if best.number == 1:
         return (

@@ -85,7 +85,7 @@ def test_a_study_that_is_killed_loses_no_finished_trial_and_runs_none_twice(
 
     code, document, err = place.study("--resume", "study")
     assert code == 0, err
-    assert "2 trials are already done" in err
+    assert "Already done: 2 trials." in err
     assert _journal(folder) == trials
     assert (folder / "best.toml").read_bytes() == chosen
     _as_an_undisturbed_study_of_these_trials(TuneStudy.read(folder))

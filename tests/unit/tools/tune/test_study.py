@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ from tests.kit.tuned_by_hand import history, setup, trial
 
 from ttf.config.resolve import resolve
 from ttf.errors import DataMissing
-from ttf.tools.tune import finish, words
+from ttf.tools.tune import facts, finish, settings, space, time_left, words
 from ttf.tools.tune.last_run import write_best
+from ttf.tools.tune.page import _charts
 from ttf.tools.tune.settings import look_steps, trial_toml, values_of
 from ttf.tools.tune.setup import DOC_TOWER, TOWER
 from ttf.tools.tune.study import TuneStudy
@@ -137,3 +140,9 @@ def test_a_page_of_a_study_without_a_trial_says_so(tmp_path: Path) -> None:
     begun = TuneStudy(folder=tmp_path / "study", setup=setup()).begin()
     begun.close()
     assert "No trial has finished yet" in finish.rewrite_page(begun.folder, None).read_text()
+
+
+@pytest.mark.parametrize("module", [facts, settings, space, time_left, words, _charts])
+def test_the_examples_are_right(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted and not found.failed
