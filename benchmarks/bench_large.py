@@ -105,7 +105,7 @@ def training(folder: Path, steps: int, more: list[str]) -> str:
     out = folder / f"run-{int(time.time())}"
     command = [sys.executable, "-m", "ttf", "train", "--json", "--out", str(out)]
     command += ["--pairs", str(folder / "pairs.npz"), "--bank", str(folder / "bank.npz")]
-    command += ["--steps", str(steps), "--miner", "exact", *more]
+    command += ["--steps", str(steps), "--miner", "exact", "--tower", "gru", *more]
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as child:
         watcher = Watcher(child.pid)

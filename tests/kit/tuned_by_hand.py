@@ -25,6 +25,8 @@ def found(
     """As `ttf.tools.tune.facts` answers, of a run with the tower `linear` if none is named."""
     given = resolve(toml, sets)
     settled = flat(given.config) | {"train.batch_size": 512}
+    if settled["evaluate.every"] == "auto":
+        settled["evaluate.every"] = "epoch"
     if "tower.query.name" not in "".join(sets):
         settled["tower.query.name"] = "linear"
     return {

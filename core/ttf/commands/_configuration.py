@@ -84,7 +84,7 @@ _FLAGS: Final = (
         help="Share of the training pairs to use for validation if the file has no validation "
         "pairs; auto: 5%, at least 200 and at most 5000 pairs; 0: none. [default: auto]",
     ),
-    _plugin("--tower", "tower", help="Query tower. [default: gru]"),
+    _plugin("--tower", "tower", "auto", help="Query tower; auto: from the data. [default: auto]"),
     _plugin("--doc-tower", "tower", help="Document tower. [default: identity]"),
     _plugin(
         "--miner",

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _Loaded = TypeVar("_Loaded")
 _MOST_SUGGESTED = 4
-_TOWERS = {"query": "gru", "doc": "identity"}
+_TOWERS = {"query": "auto", "doc": "identity"}
+_OPTIONS_ALONE = "gru"  # Options of a query tower without a name are this tower's.
 
 
 @dataclass(kw_only=True)
@@ -99,12 +100,17 @@ class Draft:
         node[path[-1]] = value
         self.origins[path] = origin
 
+    def tower_name(self, side: str) -> Any:
+        section = self.section("tower", side)
+        name = section.get("name")
+        return _OPTIONS_ALONE if name == "auto" and side == "query" and len(section) > 1 else name
+
     def _change_tower(self, side: str, layer: Layer) -> None:
         # A newly chosen tower does not inherit the options of the one it replaces. Options given by
         # --set together with --tower were meant for it, though: both are on one command line.
         name = layer.values.get(("tower", side, "name"))
         options = self.section("tower", side)
-        before = options.get("name")
+        before = self.tower_name(side)
         if name is None or name == before:
             return
         left_out = [
@@ -121,7 +127,9 @@ class Draft:
 
 
 def tidy(draft: Draft) -> None:
-    # The word none where a value may be None, and what no key can take.
+    # The word none where a value may be None, what no key can take, and a tower without a name.
+    if (name := draft.tower_name("query")) != draft.section("tower", "query").get("name"):
+        draft.section("tower", "query")["name"] = name
     for path in list(draft.origins):
         section = draft.section(*path[:-1])
         value = section.get(path[-1])
@@ -313,7 +321,7 @@ def _strings(value: Any) -> list[str]:
 def _tower(draft: Draft, side: str) -> None:
     section = draft.section("tower", side)
     name = section.get("name")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or (side == "query" and name == "auto"):
         return
     factory = _factory(draft, "tower", name, ("tower", side, "name"), must_run=True)
     if factory is not None:

@@ -107,4 +107,6 @@ def _name_plugins(node: Json, kind: Kind) -> None:
     if node.get("type") == "array":
         node["items"] = {"enum": names}
     else:
-        node["enum"] = ["auto", *names] if node.get("default") == "auto" else names
+        # The name of a tower has no default of its own: that of queries is auto.
+        automatic = node.get("default") == "auto" or kind == "tower"
+        node["enum"] = ["auto", *names] if automatic else names

@@ -287,6 +287,18 @@ def _samples_per_step(written: Resolved) -> int | None:
     return None if train.batch_size == "auto" else train.batch_size * train.accumulate
 
 
+def with_value(resolved: Resolved, key: str, value: Any, origin: str) -> Resolved:
+    """The same with another value at a dotted key."""
+    config = _updated(resolved.config, key.split("."), value)
+    return replace(resolved, config=config, origins={**resolved.origins, key: origin})
+
+
+def _updated(model: Any, path: Sequence[str], value: Any) -> Any:
+    name, *below = path
+    new = _updated(getattr(model, name), below, value) if below else value
+    return model.model_copy(update={name: new})
+
+
 # --- options of plugins ----------------------------------------------------------------------------
 
 
@@ -298,6 +310,8 @@ def with_options(resolved: Resolved) -> Resolved:
     towers = {}
     for side in ("query", "doc"):
         tower = getattr(config.tower, side)
+        if tower.name == "auto":
+            continue
         options = _options("tower", tower.name, tower.options(), f"tower.{side}")
         towers[side] = tower.model_copy(update=options)
         _fill(origins, f"tower.{side}", options)

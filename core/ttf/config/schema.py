@@ -96,7 +96,8 @@ class TowerConfig(BaseModel):
     name: Name = Field(
         description=(
             "name of the tower; its options (ttf config explain tower.gru) are keys of the "
-            "same table"
+            "same table; auto (queries only): linear or mlp, from the data; gru, if the table has "
+            "options, which are then those of the gru tower"
         ),
         json_schema_extra={"plugin": "tower"},
     )
@@ -108,7 +109,7 @@ class TowerConfig(BaseModel):
 class TowersConfig(Section):
     """The two towers: one for queries, one for documents."""
 
-    query: TowerConfig = key(TowerConfig(name="gru"), "The tower that encodes queries.")
+    query: TowerConfig = key(TowerConfig(name="auto"), "The tower that encodes queries.")
     doc: TowerConfig = key(TowerConfig(name="identity"), "The tower that encodes documents.")
 
 
@@ -124,8 +125,12 @@ class MinerConfig(WithPluginTables):
         plugin="miner",
     )
     k: Candidates = key(200, "candidates kept per query", unit="documents")
-    negatives: CandidatesOrZero = key(
-        4, "mined negatives drawn per query; 0: none", unit="documents"
+    negatives: CandidatesOrZero | Auto = key(
+        "auto",
+        "mined negatives drawn per query; 0: none; auto: 4 if a step has fewer than 1024 documents "
+        "of its own and mining takes at most a quarter of the work of the training, or if name, k, refresh "
+        "or start of this section is set; otherwise none",
+        unit="documents",
     )
     refresh: Literal["epoch"] | Steps = key(
         "epoch",
@@ -157,6 +162,12 @@ class MinerConfig(WithPluginTables):
     threads: Threads | Auto = key(
         "auto", "CPU threads of the miner; auto: as many as the trainer has", unit="threads"
     )
+
+    @property
+    def num_negatives(self) -> int:
+        """`negatives` of a run whose "auto" is settled."""
+        assert isinstance(self.negatives, int)
+        return self.negatives
 
 
 class NegativesConfig(Section):
@@ -291,9 +302,10 @@ class DeviceConfig(WithPluginTables):
 class EvaluateConfig(Section):
     """When the towers are evaluated, and which weights are kept."""
 
-    every: Literal["epoch", "end"] | Steps = key(
-        "epoch",
-        "how often: each epoch, every N optimizer steps, or only at the end",
+    every: Literal["epoch", "end"] | Steps | Auto = key(
+        "auto",
+        "how often: each epoch, every N optimizer steps, or only at the end; auto: each epoch, or "
+        "less often if all evaluations would take more than 15% of the work of the training",
         unit="optimizer steps",
     )
     k: tuple[Annotated[int, within(1, MOST_ROWS)], ...] = key(

@@ -29,7 +29,8 @@ VERSION: Final = 1  # Of the generator: raise it if the same shape would give ot
 
 SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "train": {"epochs": 5, "lr": 2e-3, "batch_size": 256},
-    "tower.query": {"hidden": 128},
+    # The target is the step after a marked one: no pooling finds it, a tower that reads in order does.
+    "tower.query": {"name": "gru", "hidden": 128},
 }
 _ORIGIN = "demo"
 
@@ -82,8 +83,9 @@ def _filled(resolved: Resolved, folder: Path) -> Resolved:
     train = {k: v for k, v in SETTINGS["train"].items() if _free(origins, f"train.{k}")}
     query = config.tower.query
     tower = {}
-    if query.name == "gru":
-        tower = {k: v for k, v in SETTINGS["tower.query"].items() if k not in query.options()}
+    if query.name in ("auto", "gru"):
+        given = {**query.options(), **({} if query.name == "auto" else {"name": query.name})}
+        tower = {k: v for k, v in SETTINGS["tower.query"].items() if k not in given}
     origins |= {f"train.{name}": _ORIGIN for name in train}
     origins |= {f"tower.query.{name}": _ORIGIN for name in tower}
     towers = config.tower.model_copy(update={"query": query.model_copy(update=tower)})

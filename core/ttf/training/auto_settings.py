@@ -12,33 +12,31 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from ttf.config.resolve import Resolved, with_options
+from ttf.config.resolve import Resolved, with_options, with_value
 from ttf.config.schema import RunConfig
-from ttf.contracts import BatchPlan, DevicePolicy, Precision, TowerShape
+from ttf.contracts import BatchPlan, DevicePolicy, Precision
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order
 from ttf.errors import ConfigError
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
+from ttf.training.auto_choices import (
+    Work,
+    choose_evaluations,
+    choose_memory_bank,
+    choose_negatives,
+    choose_tower,
+)
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.calibration.sample import is_enough
-from ttf.training.plan import BACKWARD, auto_batch_size
-from ttf.training.schedule import gate_step, mined_steps, num_evaluations, num_refreshes
-from ttf.training.towers import TowerSpec
+from ttf.training.plan import BACKWARD, LEAST_BATCH, auto_batch_size
+from ttf.training.schedule import mined_steps, num_evaluations, num_refreshes, refuse_late_gates
+from ttf.training.towers import Specs, specify
 
-MEMORY_BANK_MOST = 50_000
-ENOUGH_CANDIDATES = 1024
 LEAST_PATIENCE = 3
+LEAST_STEPS_PER_EPOCH = 16
 _BUDGET = "a quarter of the memory limit, at least 1 GiB"
 _WHOLE_BANK = 'all documents are already negatives (loss.negatives = "bank")'
-
-
-@dataclass(frozen=True, kw_only=True)
-class Specs:
-    """Both towers, validated and with their cost, not built."""
-
-    query: TowerSpec
-    doc: TowerSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,20 +57,6 @@ class Decided:
         return self.resolved.config
 
 
-def specify(config: RunConfig, data: Dataset) -> Specs:
-    # Both towers end at the width of the bank's vectors.
-    width = data.bank.shape[1]
-    queries = data.train.queries
-    query = TowerShape(
-        in_dim=queries.dim, length=queries.length, sequence=queries.sequence, out_dim=width
-    )
-    doc = TowerShape(in_dim=width, length=1, sequence=False, out_dim=width)
-    return Specs(
-        query=TowerSpec("query", config.tower.query, query),
-        doc=TowerSpec("doc", config.tower.doc, doc),
-    )
-
-
 def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft = _Draft(resolved, data, policy)
     _refuse_training_beside_whole_bank(draft)
@@ -85,7 +69,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.settle(_BEFORE_THE_STEP)
     draft.plan = _step_as_cut(draft)
     draft.settle(_AFTER_THE_STEP)
-    _refuse_late_gates(draft)
+    refuse_late_gates(draft.config.gates, draft.total_steps, draft.order)
     settled, device_notes = with_device(with_options(draft.resolved), policy)
     return Decided(
         resolved=settled,
@@ -113,9 +97,13 @@ class _Draft:
         self.resolved = resolved
         self.data = data
         self.policy = policy
-        self.specs = specify(resolved.config, data)
         self.pairs = len(data.train)
         self.notes: list[str] = []
+        if resolved.config.tower.query.name == AUTO:
+            name, reason = choose_tower(data)
+            self.put("tower.query.name", name, f"{SETTLED}{reason}")
+            self.notes.append(f"Query tower {name}: {reason}.")
+        self.specs = specify(self.config.tower, data)
 
     @property
     def config(self) -> RunConfig:
@@ -133,13 +121,7 @@ class _Draft:
         return getattr(getattr(self.config, section), name)
 
     def put(self, key: str, value: Any, origin: str) -> None:
-        section, _, name = key.partition(".")
-        changed = getattr(self.config, section).model_copy(update={name: value})
-        self.resolved = replace(
-            self.resolved,
-            config=self.config.model_copy(update={section: changed}),
-            origins={**self.resolved.origins, key: origin},
-        )
+        self.resolved = with_value(self.resolved, key, value, origin)
 
     @property
     def budget_bytes(self) -> int:
@@ -169,6 +151,23 @@ class _Draft:
         towers = self.specs.query.cost().parameters + self.specs.doc.cost().parameters
         config = self.config
         return not (towers or config.loss.learn_temperature) and bool(config.calibrate.enabled)
+
+    @property
+    def work(self) -> Work:
+        distinct, bank = self.data.distinct_documents, self.config.loss.memory_bank
+        if bank == AUTO:
+            bank, _ = choose_memory_bank(self.plan.samples, distinct)
+        return Work(
+            query=self.specs.query.cost(),
+            doc=self.specs.doc.cost(),
+            documents=self.data.bank.shape[0],
+            width=self.data.bank.shape[1],
+            val_pairs=len(self.data.val),
+            order=self.order,
+            steps=self.total_steps,
+            others=self.data.bank.shape[0] if self.config.loss.negatives == "bank" else bank,
+            rounds=num_refreshes(self.config.miner, self.order, self.total_steps),
+        )
 
 
 # --- all documents as negatives (loss.negatives = "bank") ---------------------------------
@@ -296,24 +295,27 @@ _Table = tuple[tuple[str, _Settle], ...]
 
 def _batch_size(draft: _Draft) -> tuple[int, str]:
     batch = auto_batch_size(draft.specs.query.cost().activation_bytes)
-    while batch > 1 and batch * draft.config.train.accumulate > draft.pairs:
+    accumulate = draft.config.train.accumulate
+    few = draft.pairs // LEAST_STEPS_PER_EPOCH
+    while batch > LEAST_BATCH and batch * accumulate > few:
         batch //= 2
-    return batch, "from the size of the tower's activations and the number of pairs"
+    while batch > 1 and batch * accumulate > draft.pairs:
+        batch //= 2
+    return batch, (
+        "from the size of the tower's activations and the number of pairs (at least "
+        f"{LEAST_STEPS_PER_EPOCH} steps in an epoch)"
+    )
+
+
+def _negatives(draft: _Draft) -> tuple[int, str]:
+    number, reason = choose_negatives(draft.config.miner, draft.work)
+    draft.notes.append(f"Mined negatives: {number or 'none'}, because {reason}.")
+    return number, reason
 
 
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
-    # Measured (docs/results.md): it helps small steps, and only costs large ones time.
-    offered = draft.plan.samples * (1 + draft.config.miner.negatives)
-    if offered >= ENOUGH_CANDIDATES:
-        return 0, (
-            f"a step has up to {offered} documents of its own, and a memory bank helps only below "
-            f"{ENOUGH_CANDIDATES}"
-        )
-    distinct = draft.data.distinct_documents
-    return min(MEMORY_BANK_MOST, distinct), (
-        f"a step has only {offered} documents of its own; the memory bank holds at most "
-        f"{MEMORY_BANK_MOST} of the {distinct} distinct training documents"
-    )
+    offered = draft.plan.samples * (1 + draft.config.miner.num_negatives)
+    return choose_memory_bank(offered, draft.data.distinct_documents)
 
 
 def _grad_cache(draft: _Draft) -> tuple[bool, str]:
@@ -373,26 +375,11 @@ _BEFORE_THE_STEP: Final[_Table] = (
 )
 _AFTER_THE_STEP: Final[_Table] = (
     ("memory.budget", lambda draft: (draft.budget_bytes, _BUDGET)),
+    ("miner.negatives", _negatives),
     ("loss.memory_bank", _memory_bank),
     ("train.grad_cache", _grad_cache),
     ("miner.name", _miner),
+    ("evaluate.every", lambda draft: choose_evaluations(draft.work)),
     ("evaluate.patience", _patience),
     ("calibrate.enabled", lambda draft: is_enough(draft.pairs)),
 )
-
-
-def _refuse_late_gates(draft: _Draft) -> None:
-    # A gate after the last step would pass silently.
-    total = draft.total_steps
-    late = [
-        f"gates: at = {gate.at!r}, but the run ends at step {total}"
-        for gate in draft.config.gates
-        if gate_step(gate.at, draft.order) > total
-    ]
-    if late:
-        raise ConfigError(
-            f"This run has {total} steps ({total / draft.order.steps_per_epoch:.1f} epochs) and "
-            "ends before these gates:",
-            problems=late,
-            hint="Move the gates to an earlier step, or train longer (--epochs, --steps).",
-        )

@@ -191,7 +191,8 @@ def read_config(
 
 
 def _plugins_of(config: RunConfig, *, to_train: bool) -> Iterator[tuple[Kind, str]]:
-    yield "tower", config.tower.query.name
+    if config.tower.query.name != "auto":
+        yield "tower", config.tower.query.name
     yield "tower", config.tower.doc.name
     if config.device.name != "auto":
         yield "device", config.device.name

@@ -25,7 +25,7 @@ from ttf.machine import measured, numeric_variables, processor
 from ttf.machine.memory.limits import physical_bytes
 from ttf.rundir.documents import RUN_FORMAT, Manifest, Numeric, Work
 from ttf.training.auto_device_options import recorded
-from ttf.training.auto_settings import Specs
+from ttf.training.towers import Specs
 
 _MINER_LIBRARIES: Final = {"faiss": "faiss-cpu", "hnswlib": "hnswlib"}
 _NO_RECORD: Final = (

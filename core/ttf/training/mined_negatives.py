@@ -134,7 +134,7 @@ class MinedNegatives:
         # In the gather thread: reads the table and the configuration, nothing that changes.
         config = self._session.config
         lot = key(config.train.seed, "negatives", step)
-        ids, _ = draw(table, rows, known, config.negatives, config.miner.negatives, lot)
+        ids, _ = draw(table, rows, known, config.negatives, config.miner.num_negatives, lot)
         return ids
 
     def _open_or_mine(self, window: Window, step: int) -> CandidateTable:

@@ -78,7 +78,7 @@ def _memory(decided: Decided, data: Dataset) -> Iterator[Need]:
         why=f"{capacity:,} documents x ({width} x {FLOAT} B + {_ID_BYTES} B)",
         lower=f"loss.memory_bank; the training pairs have {data.distinct_documents:,} documents",
     )
-    documents = plan.samples * (1 + config.miner.negatives)
+    documents = plan.samples * (1 + config.miner.num_negatives)
     yield Need(
         what="the documents of a step",
         bytes=documents * (row + _ID_BYTES),

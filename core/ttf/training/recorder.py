@@ -91,7 +91,7 @@ class Recorder:
             stepper=session.parts.stepper,
             data=session.data,
             order=session.decided.order,
-            mined=session.config.miner.negatives,
+            mined=session.config.miner.num_negatives,
             record=metrics.write,
         )
         self._kept_step: int | None = None  # Of the weights that this process wrote to `model/`.

@@ -57,6 +57,7 @@ def _made_for_sequences(decided: Decided) -> Iterator[str]:
     chosen = decided.resolved.origins.get("tower.query.name", "default") != "default"
     if not chosen and not decided.specs.query.shape.sequence:
         yield (
-            f"The queries are single vectors, and the default tower {decided.specs.query.name!r} "
-            "is made for sequences. --tower linear or --tower mlp is much faster."
+            "The queries are single vectors, but tower.query has options and no name, so the tower "
+            f"is {decided.specs.query.name!r}, which is made for sequences. --tower linear or "
+            "--tower mlp is much faster."
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ttf.config.schema import Gate, MinerConfig, RunConfig
 from ttf.contracts import EvalRecord
 from ttf.data.order import Order
-from ttf.errors import GateNotMet
+from ttf.errors import ConfigError, GateNotMet
 from ttf.rundir.documents import GateResult
 
 _OPERATORS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
@@ -34,6 +34,7 @@ def evaluation_due(step: int, total: int, config: RunConfig, order: Order) -> bo
         return True
     if every == "end":
         return False
+    assert every != "auto", "settled before the first step"
     return step % (order.steps_per_epoch if every == "epoch" else every) == 0
 
 
@@ -48,6 +49,22 @@ def gate_step(at: str, order: Order) -> int:
     """The step of a gate: `at` is "step 300" or "epoch 2"."""
     unit, number = at.split()
     return int(number) * (order.steps_per_epoch if unit == "epoch" else 1)
+
+
+def refuse_late_gates(gates: Sequence[Gate], total: int, order: Order) -> None:
+    """Raises ConfigError for gates after the last step, which would pass silently."""
+    late = [
+        f"gates: at = {gate.at!r}, but the run ends at step {total}"
+        for gate in gates
+        if gate_step(gate.at, order) > total
+    ]
+    if late:
+        raise ConfigError(
+            f"This run has {total} steps ({total / order.steps_per_epoch:.1f} epochs) and ends "
+            "before these gates:",
+            problems=late,
+            hint="Move the gates to an earlier step, or train longer (--epochs, --steps).",
+        )
 
 
 def gate_results(

@@ -177,7 +177,7 @@ def assemble(
         capacity=capacity,
         num_documents=data.bank.shape[0],
         dim=width,
-        room=decided.plan.samples * (1 + config.miner.negatives),
+        room=decided.plan.samples * (1 + config.miner.num_negatives),
         device=policy.torch_device(),
         constant_shape=policy.constant_shapes,
         half=decided.precision.name == "bf16"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, load_file
 from torch import Tensor, nn
 
-from ttf.config.schema import LossConfig, TowerConfig
+from ttf.config.schema import LossConfig, TowerConfig, TowersConfig
 from ttf.contracts import TowerCost, TowerShape
 from ttf.errors import (
     ArtifactDamaged,
@@ -31,6 +31,9 @@ from ttf.rundir.durable import write_json
 from ttf.rundir.removing import folder_written_whole
 from ttf.text.shell import quoted
 from ttf.training.checkpoint import save_tensors
+
+if TYPE_CHECKING:
+    from ttf.data.dataset import Dataset
 
 WEIGHTS = "model.safetensors"
 MIN_TEMPERATURE = 0.01
@@ -144,6 +147,28 @@ class TowerSpec:
     def from_json(cls, side: str, value: dict[str, Any]) -> TowerSpec:
         config = TowerConfig(name=value["name"], **value["options"])
         return cls(side, config, TowerShape(**value["shape"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specs:
+    """Both towers, validated and with their cost, not built."""
+
+    query: TowerSpec
+    doc: TowerSpec
+
+
+def specify(towers: TowersConfig, data: Dataset) -> Specs:
+    # Both towers end at the width of the bank's vectors.
+    width = data.bank.shape[1]
+    queries = data.train.queries
+    query = TowerShape(
+        in_dim=queries.dim, length=queries.length, sequence=queries.sequence, out_dim=width
+    )
+    doc = TowerShape(in_dim=width, length=1, sequence=False, out_dim=width)
+    return Specs(
+        query=TowerSpec("query", towers.query, query),
+        doc=TowerSpec("doc", towers.doc, doc),
+    )
 
 
 def build(query: TowerSpec, doc: TowerSpec, loss: LossConfig) -> TwoTower:

@@ -17,7 +17,7 @@ class MlpOptions:
     hidden: int = option(1024, "width of the hidden layers", unit="values", ge=1, le=65_536)
     layers: int = option(1, "number of hidden layers", unit="layers", ge=1, le=64)
     dropout: float = option(
-        0.5, "share of hidden values that dropout drops in training", unit="share", ge=0, lt=1
+        0.3, "share of hidden values that dropout drops in training", unit="share", ge=0, lt=1
     )
     activation: Literal["gelu", "relu", "silu", "tanh"] = option(
         "gelu", "the activation function after each hidden layer"

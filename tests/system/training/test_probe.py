@@ -41,7 +41,8 @@ def test_a_run_on_a_device_one_percent_off_stops_before_its_first_step(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     argv = ["--pairs", sequences["pairs"], "--bank", sequences["bank"], "--threads", "1"]
-    argv += ["--device", "standin", "--set", "device.standin.fault=scaled", "--out", "run"]
+    argv += ["--tower", "gru", "--out", "run"]
+    argv += ["--device", "standin", "--set", "device.standin.fault=scaled"]
     done = invoke(["train", *argv, "--in-process"])
     assert done.code == 4, done.err
     assert "a difference of 1.0" in done.err

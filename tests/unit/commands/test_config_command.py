@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def test_show_is_toml_with_the_origin_of_every_value(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("[train]\nepochs = 3\n")
-    result = invoke(["config", "show", file, "--lr", "0.5", "--set", "miner.name=hnswlib"])
+    given = ["--lr", "0.5", "--tower", "gru", "--set", "miner.name=hnswlib"]
+    result = invoke(["config", "show", file, *given])
     assert result.code == 0, result.err
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     for line in (
@@ -31,7 +32,7 @@ def test_show_is_toml_with_the_origin_of_every_value(invoke: Invoke, tmp_path: P
     again = tmp_path / "again.toml"
     again.write_text(result.out)
     repeated = invoke(["config", "show", again, "--json"]).json()["values"]
-    first = invoke(["config", "show", file, "--lr", "0.5", "--set", "miner.name=hnswlib", "--json"])
+    first = invoke(["config", "show", file, *given, "--json"])
     assert {key: value["value"] for key, value in repeated.items()} == {
         key: value["value"] for key, value in first.json()["values"].items()
     }

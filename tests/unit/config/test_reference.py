@@ -42,7 +42,7 @@ def test_every_value_of_a_configuration_is_a_key_and_its_default_is_said() -> No
     assert set(flat(with_options(resolve()).config)) <= set(keys) | options
     assert set(FLAGS.values()) | set(NEGATIONS.values()) <= set(keys)
     assert keys["train.lr"].default == "0.001"
-    assert keys["tower.query.name"].default == '"gru"'
+    assert keys["tower.query.name"].default == '"auto"'
     assert keys["train.steps"].default == "none"
 
 
@@ -128,7 +128,7 @@ def test_the_schema_for_editors_takes_every_value_of_a_configuration() -> None:
 def test_the_schema_names_plugins_and_refuses_unknown_keys() -> None:
     document = json_schema()
     towers = _property(document, "tower.query.name")["enum"]
-    assert towers == installed.choices("tower")
+    assert towers == ["auto", *installed.choices("tower")]
     assert _property(document, "miner.name")["enum"][0] == "auto"
     hidden = _property(document, "tower.query.hidden")["anyOf"]
     assert {about["default"] for about in hidden} == {256, 1024}

@@ -70,7 +70,12 @@ def test_what_needs_more_than_the_machine_has_is_refused_and_named(
 
 
 def test_a_table_of_candidates_that_the_disk_cannot_hold_is_refused(data: Dataset) -> None:
-    text = refused(data, {"miner.k": 100}, memory=MEMORY["memory"], disk=Limit(1000, "free in /"))
+    text = refused(
+        data,
+        {"miner.k": 100, "miner.negatives": 4},
+        memory=MEMORY["memory"],
+        disk=Limit(1000, "free in /"),
+    )
     assert "of disk space" in text and "Lower miner.k" in text
     check(data, {"miner.negatives": 0}, memory=MEMORY["memory"], disk=Limit(1000, "free in /"))
 

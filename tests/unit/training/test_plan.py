@@ -73,12 +73,15 @@ CHOICES = Choices(
     refreshes=8,
     evaluations=9,
 )
+MINING = RunConfig.model_validate({"miner": {"negatives": 4}})
 ROOMY = Limit(24 * GB, "physical memory")
-UNCALIBRATED = RunConfig.model_validate({"calibrate": {"enabled": False}})
+UNCALIBRATED = RunConfig.model_validate(
+    {"calibrate": {"enabled": False}, "miner": {"negatives": 4}}
+)
 
 
 def plan(limit: Limit = ROOMY, **changed: object) -> Plan:
-    return make_plan(RunConfig(), FACTS, replace(CHOICES, **changed), limit)  # type: ignore[arg-type]
+    return make_plan(MINING, FACTS, replace(CHOICES, **changed), limit)  # type: ignore[arg-type]
 
 
 def item(found: Plan, component: str) -> int:
@@ -112,7 +115,7 @@ def test_candidate_tables_take_twelve_bytes_an_entry_for_each_that_is_kept() -> 
 
 
 def test_a_miner_in_the_trainer_needs_no_process_of_its_own() -> None:
-    inside = RunConfig.model_validate({"miner": {"isolation": "none"}})
+    inside = RunConfig.model_validate({"miner": {"isolation": "none", "negatives": 4}})
     found = make_plan(inside, FACTS, CHOICES, ROOMY)
     assert not any("its process" in i.component for i in found.items)
     assert found.anon_bytes("mining") < plan().anon_bytes("mining")
@@ -121,7 +124,7 @@ def test_a_miner_in_the_trainer_needs_no_process_of_its_own() -> None:
 def test_a_calibration_takes_its_queries_and_can_be_made_smaller() -> None:
     found = plan()
     assert item(found, "calibration") > 20_000 * 768 * 6
-    smaller = RunConfig.model_validate({"calibrate": {"sample": 1000}})
+    smaller = RunConfig.model_validate({"calibrate": {"sample": 1000}, "miner": {"negatives": 4}})
     other = make_plan(smaller, FACTS, CHOICES, ROOMY)
     assert item(other, "calibration") < item(found, "calibration")
     assert other.seconds < found.seconds
@@ -237,7 +240,7 @@ def test_a_tiny_run_takes_under_a_second_not_none() -> None:
     tiny = replace(FACTS, train_pairs=16, val_pairs=1, bank_rows=16)
     choices = replace(CHOICES, total_steps=1, miner="", miner_cost=None, refreshes=0)
     choices = replace(choices, query=IDENTITY, batch=BatchPlan(micro_batch=1, accumulate=1))
-    text = make_plan(RunConfig(), tiny, choices, ROOMY).text()
+    text = make_plan(MINING, tiny, choices, ROOMY).text()
     assert "less than a second" in text[text.index("= in total") :]
 
 
@@ -272,9 +275,9 @@ def test_more_threads_predict_less_time() -> None:
 @given(st.integers(min_value=0, max_value=2**40))
 def test_the_automatic_batch_is_a_power_of_two_within_bounds_and_budget(activation: int) -> None:
     size = auto_batch_size(activation)
-    assert 16 <= size <= 512 and size & (size - 1) == 0
+    assert 16 <= size <= 1024 and size & (size - 1) == 0
     assert size == 16 or size * activation <= 128 << 20
-    assert size == 512 or 2 * size * activation > 128 << 20
+    assert size == 1024 or 2 * size * activation > 128 << 20
 
 
 def test_batch_sizes_read_as_documented() -> None:

@@ -42,7 +42,9 @@ def test_a_few_pairs_that_are_left_out_are_not_worth_a_word(batch: int, tmp_path
 def test_the_default_tower_on_single_vectors_is_said_and_a_chosen_one_is_not(
     tmp_path: Path,
 ) -> None:
-    assert "The queries are single vectors" in said(tmp_path)
+    assert "Query tower linear: the queries are single vectors" in said(tmp_path)
+    options: dict[str, Any] = {"tower.query.hidden": 8}
+    assert "tower.query has options and no name" in said(tmp_path, **options)
     assert "single vectors" not in said(tmp_path, tower="gru")
     sequences = np.repeat(arrays()["X_train"][:, None], 2, axis=1)
     three = arrays() | {"X_train": sequences, "X_val": sequences[:20]}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ttf.contracts import Kind, StorageFactory
     from ttf.data.dataset import Dataset
     from ttf.process.serve import Tell
-    from ttf.training.auto_settings import Decided, Specs
+    from ttf.training.auto_settings import Decided
+    from ttf.training.towers import Specs
 
 _TOWERS: Final = ("linear", "mlp", "gru", "lstm", "transformer")
 _MINERS: Final = ("exact", "hnswlib", "faiss")

@@ -51,7 +51,7 @@ ENCODED_VS_TRAINED = 3  # Forward and backward take three times the work of a fo
 # Of recurrent towers on one core of a 2024 server processor.
 GFLOPS_PER_THREAD = {"fp32": 60.0, "bf16": 120.0}
 
-LEAST_BATCH, MOST_BATCH = 16, 512
+LEAST_BATCH, MOST_BATCH = 16, 1024
 ACTIVATION_BUDGET = 128 << 20
 
 
@@ -65,7 +65,7 @@ def auto_batch_size(
     """The largest power of two, within the bounds, whose activations stay within the budget.
 
     >>> [auto_batch_size(b) for b in (1_000, 1 << 20, 3_900_000, 1 << 30)]
-    [512, 128, 32, 16]
+    [1024, 128, 32, 16]
     """
     size = least
     while size * 2 <= most and size * 2 * activation_bytes_per_sample <= budget_bytes:
@@ -254,7 +254,7 @@ def _training(
 
 def step_documents(config: RunConfig, choices: Choices) -> int:
     # At most: every target and every mined negative of a step is a different document.
-    mined = config.miner.negatives if choices.miner else 0
+    mined = config.miner.num_negatives if choices.miner else 0
     return choices.batch.samples * (1 + mined)
 
 

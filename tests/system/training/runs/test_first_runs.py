@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.conftest import Invoke, Outcome
 
 # In this process, with one thread: a second or less for a run.
+MINED = ("--set", "miner.negatives=4")
 HERE = ("--in-process", "--isolation", "none", "--threads", "1", "--out", "run")
 QUICK = ("--tower", "mlp", "--epochs", "2", "--batch-size", "64")
 
@@ -38,7 +39,7 @@ def summary() -> dict[str, Any]:
 def test_texts_by_tfidf_train_although_the_filter_trusts_hardly_any_negative(
     tmp_path: Path, invoke: Invoke
 ) -> None:
-    done = train(invoke, beginner_sets.tfidf(tmp_path))
+    done = train(invoke, beginner_sets.tfidf(tmp_path), *MINED)
     assert done.code == 0, done.err
     [note] = summary()["notes"]
     assert re.match(
@@ -53,7 +54,7 @@ def test_texts_by_tfidf_train_although_the_filter_trusts_hardly_any_negative(
 def test_a_floor_of_mined_negatives_that_the_user_set_refuses(
     tmp_path: Path, invoke: Invoke
 ) -> None:
-    done = train(invoke, beginner_sets.tfidf(tmp_path), "--set", "negatives.min_yield=0.05")
+    done = train(invoke, beginner_sets.tfidf(tmp_path), *MINED, "--set", "negatives.min_yield=0.05")
     assert done.code == 2
     assert "negatives.min_yield requires that 5.0%" in done.err
 
@@ -147,7 +148,7 @@ def test_a_refusal_before_the_first_step_leaves_no_run_behind(
     if given:
         Path("run").mkdir()
         Path("run/mine.txt").write_text("kept")
-    refused = train(invoke, words, "--set", "negatives.min_yield=0.9", "--set", "miner.start=0")
+    refused = train(invoke, words, "--set", "negatives.min_yield=0.9", *MINED)
     assert refused.code == 2, refused.err
     left = [] if not Path("run").exists() else [path.name for path in Path("run").iterdir()]
     assert left == (["mine.txt"] if given else [])

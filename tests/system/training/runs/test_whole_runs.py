@@ -88,6 +88,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     stop = signal.SIGTERM
     more = ["--tower", "gru", "--doc-tower", "mlp"]
     more += ["--steps", "60", "--set", "miner.refresh=7", "--isolation", "none"]
+    more += ["--set", "evaluate.patience=0"]
     argv = words(small_sets["npz"], *more)
     whole = invoke(["train", *argv, "--out", "whole", "--in-process"])
     assert whole.code == 0, whole.err
