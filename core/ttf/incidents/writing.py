@@ -13,7 +13,7 @@ from ttf.incidents.death import Death, Finding, Place, Remedy
 from ttf.incidents.facts import signal_name
 from ttf.rundir import durable
 from ttf.rundir.documents import AppliedRemedy, Incident, NativeFrameDocument
-from ttf.rundir.incident_files import APPLIED, INCIDENT
+from ttf.rundir.incident_files import APPLIED, INCIDENT, NUMBER
 from ttf.text.numbers import duration, moment
 from ttf.text.secrets import Secrets
 
@@ -223,7 +223,8 @@ def _json(value: Any) -> bytes:
 def _take_number(folder: Path) -> tuple[str, Path]:
     try:
         folder.mkdir(exist_ok=True)  # not its parents: a run folder that is gone stays gone
-        number = max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0) + 1
+        taken = [int(p.name) for p in folder.iterdir() if NUMBER.fullmatch(p.name)]
+        number = max(taken, default=0) + 1
         while True:
             path = folder / f"{number:03d}"
             try:

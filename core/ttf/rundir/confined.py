@@ -301,12 +301,20 @@ def refuse_foreign(inside: Path, files: Iterable[str], folders: Iterable[str] = 
     for name in files:
         with contextlib.suppress(FileNotFoundError):
             _refuse_unless_file(os.lstat(inside / name), inside / name)
+    whole = list(folders)
+    refuse_foreign_entries(inside, whole)
+    for name in whole:
+        with contextlib.suppress(FileNotFoundError):
+            _refuse_foreign_below(inside / name, _DEEPEST)
+
+
+def refuse_foreign_entries(inside: Path, folders: Iterable[str]) -> None:
+    """Raises EntryRefused if one of these entries is there and no folder; does not look into it."""
     for name in folders:
         with contextlib.suppress(FileNotFoundError):
             found = os.lstat(inside / name)
             if not stat.S_ISDIR(found.st_mode):
                 raise _refused(found, inside / name)
-            _refuse_foreign_below(inside / name, _DEEPEST)
 
 
 def _refuse_foreign_below(folder: Path, deepest: int) -> None:

@@ -13,13 +13,13 @@ from ttf.rundir.typed_json import typed
 
 INCIDENT: Final = "incident.json"
 APPLIED: Final = "applied.json"
-_NUMBER: Final = re.compile("[0-9]{1,9}")
+NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 def incident_folders(incidents: Path) -> list[Path]:
     """In order. `incidents` is the folder of that name in a run, a guard's or a study's folder."""
     try:
-        numbered = filter(_NUMBER.fullmatch, names_in(incidents, incidents.parent))
+        numbered = filter(NUMBER.fullmatch, names_in(incidents, incidents.parent))
     except (OSError, EntryRefused):
         return []
     return [incidents / name for name in sorted(numbered, key=int)]

@@ -25,7 +25,7 @@ from ttf.rundir.documents import (
     Summary,
 )
 from ttf.rundir.flight_record import Flight, read_flight
-from ttf.rundir.incident_files import incident_folders, read_incident, unknown
+from ttf.rundir.incident_files import NUMBER, incident_folders, read_incident, unknown
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.supervision import Journal, Sitting
 from ttf.rundir.typed_json import typed
@@ -157,8 +157,9 @@ class RunRecord:
         filed = map(read_incident, incident_folders(self.folder.incidents))
         found = {incident["id"]: incident for incident in filed}
         for entry in self.summary().get("incidents", ()):
-            number = entry.setdefault("id", "?")
-            found[number] = {**found.get(number, unknown(number)), **entry}
+            # It becomes the name of a folder and of a script: a damaged one may say anything.
+            number = known if NUMBER.fullmatch(known := str(entry.get("id"))) else "?"
+            found[number] = {**found.get(number, unknown(number)), **entry, "id": number}
         return [found[number] for number in sorted(found, key=_by_number)]
 
     def newest_checkpoint(self) -> int:
@@ -206,4 +207,4 @@ def _settings(lines: Iterable[str]) -> Iterator[Setting]:
 
 
 def _by_number(name: str) -> tuple[bool, int]:
-    return (False, int(name)) if name.isdigit() else (True, 0)
+    return (False, int(name)) if name.isdecimal() else (True, 0)

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Invoke
 
 from ttf.tools.runs.deaths import deaths_in
+from ttf.tools.runs.pattern import pattern_of
 
 PLACE = {"micro_batches": 16, "boundary_share": 0.2, "phase": "forward", "process": "trainer"}
 
@@ -106,3 +107,24 @@ def test_the_process_that_outlived_the_deaths_is_counted_as_a_life(tmp_path: Pat
     seen = deaths_in([run])
     assert seen.survived_s == (95.0,), "less the start-up; what was before the incident is its own"
     assert sorted(seen.memory_bytes) == [5, 5, 6, 7, 7]
+
+
+def test_times_that_no_clock_gave_count_as_unknown(tmp_path: Path, invoke: Invoke) -> None:
+    mined = {"since_mining_steps": 1, "mined_for_steps": 9, "micro_batch": 1}
+    for key in ("time", "age_s", "trained_s", "since_mining_s", "boundary_share"):
+        for number, value in enumerate((1e299, -1e299, 1e-300)):
+            run = folder(
+                tmp_path / key / str(number),
+                *({**PLACE, **mined, "since_mining_s": 1.0, key: value} for _ in range(3)),
+            )
+            memory(run, (-1e308, 1), (1e308, 2), (1.0, 3), (3.0, 4))
+            done = invoke(["runs", "incidents", run])
+            assert (done.code, done.err.count("bug in ttf")) == (0, 0)
+
+
+def test_a_life_too_short_for_a_float_is_no_fault(tmp_path: Path) -> None:
+    mined = {"since_mining_steps": 1, "mined_for_steps": 9, "micro_batch": 1}
+    short = {**PLACE, **mined, "since_mining_s": 1e-300, "trained_s": 1e10}
+    seen = deaths_in([folder(tmp_path / "run-001", short, short)])
+    assert 0 < seen.deaths[0].since_mining_share < 1  # type: ignore[operator]
+    assert pattern_of(seen).deaths == 2

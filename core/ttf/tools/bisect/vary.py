@@ -84,7 +84,7 @@ def _of_flags(words: Sequence[str]) -> Iterator[Factor]:
             continue
         if not equals:
             value = words[place + 1] if place + 1 < len(words) else ""
-        if value.isdigit():
+        if value.isdecimal():
             harmless = _harmless(flag.lstrip("-").lower(), int(value))
             if harmless is not None and str(harmless) != value:
                 yield _varied(f"{FLAG}:{flag}={harmless}", words)

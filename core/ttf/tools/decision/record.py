@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Self
 from filelock import FileLock
 
 from ttf.errors import ArtifactDamaged, ConfigError, DataMissing
-from ttf.rundir.confined import read_json
+from ttf.rundir.confined import read_json, refuse_foreign_entries
 from ttf.rundir.documents import DECISION, GateResult, Summary
 from ttf.rundir.durable import write_json
 from ttf.rundir.incident_files import incident_folders
@@ -77,6 +77,7 @@ class Decision:
     candidates: tuple[Candidate, ...]
     terms: Terms
     _lock: FileLock | None = None
+    _begun: bool = False  # by this object, not by a command before
     _made: list[Path] = field(default_factory=list)  # folders that `begin` made
 
     # --- begun, found, continued ----------------------------------------------------------------
@@ -92,6 +93,7 @@ class Decision:
         decision = cls(folder=folder, candidates=candidates, terms=terms)
         decision._made = [folder, *made] if out is None else made
         decision._lock = claim(folder, (DECISION,))
+        decision._begun = True
         decision._write()
         return decision
 
@@ -117,13 +119,17 @@ class Decision:
             candidates = tuple(dataclass_from(Candidate, one) for one in found["candidates"])
             if [c.name for c in candidates] != list(string.ascii_lowercase[: len(candidates)]):
                 raise ValueError("names")  # they are folders
+            if not candidates:
+                raise ValueError("it names no configuration")
             terms = dataclass_from(Terms, found["terms"])
-            return cls(folder=folder, candidates=candidates, terms=terms)
         except (OSError, ArtifactDamaged, LookupError, TypeError, ValueError) as error:
             raise DataMissing(
                 f"{folder / DECISION} cannot be read ({type(error).__name__}: {error}).",
                 hint=f"Its runs are still there: ttf runs list {quoted(folder)}",
             ) from None
+        # A link there would lead everything that reads, writes and removes in a run elsewhere.
+        refuse_foreign_entries(folder, (candidate.name for candidate in candidates))
+        return cls(folder=folder, candidates=candidates, terms=terms)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -131,7 +137,7 @@ class Decision:
 
     def abandon(self) -> None:
         """Removes what `begin` made, if no run began in it."""
-        if any(self.run_of(candidate).exists() for candidate in self.candidates):
+        if not self._begun or any(self.run_of(c).exists() for c in self.candidates):
             return
         for name in (DECISION, ".owner", ".lock"):
             remove_if_there(self.folder / name, self.folder)

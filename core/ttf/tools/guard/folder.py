@@ -157,7 +157,7 @@ def _sweep() -> None:
     for path in temp.glob(f"{_TEMP}*-*"):
         digits = path.name.removeprefix(_TEMP).partition("-")[0]
         kept = (path / "incidents").exists()
-        if digits.isdigit() and not kept and not _alive(int(digits)) and _is_ours(path):
+        if digits.isdecimal() and not kept and not _alive(int(digits)) and _is_ours(path):
             remove_if_possible(path, temp)
 
 

@@ -202,9 +202,9 @@ class Pythons:
         found = {}
         for entry in sorted(os.scandir(self._stacks.folder), key=_modified):
             digits = entry.name.removeprefix("start-").removesuffix(".txt")
-            if entry.name.startswith("start-") and digits.isdigit():
+            if entry.name.startswith("start-") and digits.isdecimal():
                 first = self._text("start", int(digits)).partition("\n")[0]
-                found[int(digits)] = int(first) if first.isdigit() else 0
+                found[int(digits)] = int(first) if first.isdecimal() else 0
         return found
 
     def _pipes(self, pid: int) -> Iterator[Target]:

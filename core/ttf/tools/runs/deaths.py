@@ -19,6 +19,15 @@ _LIVES: Final = ("trainer", "command", "unknown")
 _OUTPUT_BYTES: Final = 65_536
 BATCH: Final = r"(?i)\b(?:batch|step|iter(?:ation)?)\b\W{0,3}(\d{1,12})"
 _MOST_MEMORY: Final = 200_000
+# What a clock can have given: beyond, or below zero, a number is damage and counts as unknown.
+_LAST_S: Final = 1e11
+_RANGES: Final = {
+    "time": _LAST_S,
+    "age_s": _LAST_S,
+    "trained_s": _LAST_S,
+    "since_mining_s": _LAST_S,
+    "boundary_share": 1.0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +122,14 @@ def deaths_in(folders: Sequence[Path], printed: Printed | None = None) -> Deaths
         points = [
             (line["time"], line["anon"] + line["shared"])
             for line in record.memory()
-            if {"time", "anon", "shared"} <= line.keys()
+            if {"time", "anon", "shared"} <= line.keys() and 0 <= line["time"] <= _LAST_S
         ]
         filed = [_seen(folder, found, printed) for found in record.incidents()]
         ends = [one for one in filed if one.process in _LIVES]
         others += [one for one in filed if one.process not in _LIVES]
         deaths += ends
         marks = [one.time for one in ends if one.time is not None]
-        lives = _survivors(points, marks, [sitting.began for sitting in record.sittings()])
+        lives = _survivors(points, marks, _began(record))
         startup_s = _startup_s(ends)
         survived += [life - startup_s for life in lives if life > startup_s]
         memory += [held for _, held in points]
@@ -132,6 +141,10 @@ def deaths_in(folders: Sequence[Path], printed: Printed | None = None) -> Deaths
         memory_bytes=tuple(memory[::thin]),
         runs=len(folders),
     )
+
+
+def _began(record: RunRecord) -> list[float]:
+    return [one.began for one in record.sittings() if 0 <= one.began <= _LAST_S]
 
 
 def _startup_s(deaths: Sequence[DeathSeen]) -> float:
@@ -163,6 +176,9 @@ def _seen(run: Path, found: FiledIncident, printed: Printed | None) -> DeathSeen
         for key in DeathSeen.__dataclass_fields__
         if key not in ("run", "id", "name", "process")
     }
+    for key, most in _RANGES.items():
+        if known[key] is not None and not 0 <= known[key] <= most:
+            known[key] = None
     if printed is not None and known["micro_batch"] is None:
         known |= _from_output(run, found["id"], printed)
     return DeathSeen(

@@ -158,6 +158,8 @@ def _of_round(death: DeathSeen, risk: float) -> float:
     if not (done and of and since_s and since_s > 0 and risk > 0):
         return share
     risked = min(risk * since_s / done * of, 50.0)
+    if not risked:  # too small for a float
+        return share
     return math.expm1(-risked * share) / math.expm1(-risked)
 
 

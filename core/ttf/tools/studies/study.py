@@ -310,7 +310,7 @@ def sha256_of(path: Path) -> str:
     """Of a configuration. Raises ConfigError."""
     try:
         return hashlib.sha256(read_named(path, MOST_CONFIG_BYTES)).hexdigest()
-    except (OSError, ArtifactDamaged) as error:
+    except (OSError, ArtifactDamaged, ValueError) as error:  # ValueError: a null byte in the path
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
             f"Could not read {path}: {reason}.",

@@ -35,6 +35,15 @@ def test_every_exit_code_is_passed_on(start: Start, code: int) -> None:
     assert start(["sh", "-c", f"exit {code}"]).wait() == code
 
 
+def test_odd_names_among_the_incidents_of_an_earlier_guard_cost_no_exit_code(
+    start: Start, tmp_path: Path
+) -> None:
+    for name in ("²", "٣", "9" * 200, "007"):
+        (tmp_path / "watch" / "incidents" / name).mkdir(parents=True)
+    assert start(["sh", "-c", "exit 3"], "--out", "watch").wait() == 3
+    assert (tmp_path / "watch" / "incidents" / "008").is_dir()
+
+
 def test_an_interrupt_that_nobody_catches_ends_by_sigint_as_without_us(start: Start) -> None:
     guarded = start([PYTHON, "-c", "raise KeyboardInterrupt"])
     assert guarded.wait() == 130

@@ -61,7 +61,7 @@ def metric_names(samples: Sequence[Sample]) -> list[str]:
 
     def natural(name: str) -> list[tuple[bool, int, str]]:
         parts = re.split(r"(\d+)", name)
-        return [(p.isdigit(), int(p) if p.isdigit() else 0, p) for p in parts]
+        return [(p.isdecimal(), int(p) if p.isdecimal() else 0, p) for p in parts]
 
     return sorted({name for sample in samples for name in sample.metrics}, key=natural)
 

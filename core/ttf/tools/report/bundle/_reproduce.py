@@ -7,12 +7,13 @@ note says why there is no script.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir.documents import FiledIncident
+from ttf.text.terminal import one_line
 from ttf.tools.report.bundle import _settings as settings
 from ttf.tools.report.page import RunFiles
 
@@ -104,19 +105,24 @@ def _build(
 
 
 def _header(run: RunFiles, number: str, cause: str, values: Mapping[str, Any]) -> Iterable[str]:
+    # Texts of the run's files: none may end its line, or what follows would be code.
+    return (f"# {one_line(line)}\n" for line in _about(run, number, cause, values))
+
+
+def _about(run: RunFiles, number: str, cause: str, values: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"# Incident {number} ({cause}), made only from its class and the settings and shapes "
-        "of the run.\n"
+        f"Incident {number} ({cause}), made only from its class and the settings and shapes "
+        "of the run."
     )
-    yield "# This script needs neither ttf nor the data of the run.\n"
+    yield "This script needs neither ttf nor the data of the run."
     machine = run.manifest.get("platform")
     python = run.manifest.get("python")
-    yield f"# The run: Python {python or 'unknown'} on {machine or 'an unknown machine'}\n"
+    yield f"The run: Python {python or 'unknown'} on {machine or 'an unknown machine'}"
     pins = settings.pins(run, values)
     if pins:
-        yield f"# pip install {' '.join(pins)}\n"
+        yield f"pip install {' '.join(pins)}"
     for note in settings.guessed(run):
-        yield f"# Unknown, so this value is assumed: {note}\n"
+        yield f"Unknown, so this value is assumed: {note}"
 
 
 def filled(source: str, values: Mapping[str, Any]) -> str:

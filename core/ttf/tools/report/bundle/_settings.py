@@ -15,6 +15,8 @@ _DISTRIBUTIONS: Final = {"torch": "torch", "faiss": "faiss-cpu", "hnswlib": "hns
 MOST_STEPS: Final = 20_000
 _FEWEST_STEPS: Final = 20
 _CELLS: Final = ("gru", "lstm", "mlp", "linear", "transformer")
+_DEVICES: Final = ("cuda", "mps")
+_VERSION: Final = re.compile(r"[0-9][\w.!]*(\+[\w.]*)?", re.ASCII)
 _ASSUMED: Final = {"query_dim": 384, "query_steps": 1, "bank_dim": 384, "bank_rows": 50_000}
 
 
@@ -53,12 +55,13 @@ def miner(run: RunFiles) -> str:
 
 
 def pins(run: RunFiles, values: Mapping[str, Any]) -> list[str]:
-    """'torch==2.13.0' for each library of the script, without the local part of the version."""
+    """'torch==2.13.0' for each library of the script, without the local part of the version. They
+    are pasted into a shell: what is no version is left out."""
     used = {"numpy", *_used(values)}
     return [
         f"{name}=={version.partition('+')[0]}"
         for name, version in run.manifest.get("versions", {}).items()
-        if name in used
+        if name in used and _VERSION.fullmatch(str(version))
     ]
 
 
@@ -146,7 +149,7 @@ def training(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
         "TEMPERATURE": value(run, "loss.temperature", 0.05),
         "LEARNING_RATE": value(run, "train.lr", 1e-3),
         "THREADS": _threads(run, "device.threads"),
-        "DEVICE": "cpu" if (device := value(run, "device.name", "cpu")) == "auto" else device,
+        "DEVICE": device if (device := value(run, "device.name", "cpu")) in _DEVICES else "cpu",
         "PRECISION": value(run, "device.precision", "fp32"),
         "STEPS": min(MOST_STEPS, max(_FEWEST_STEPS, steps + steps // 10 + 1)),
         "MINER_LIBRARY": LIBRARIES.get(miner(run), "") if shared else "",
