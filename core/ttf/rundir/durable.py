@@ -200,6 +200,10 @@ class OpenFile:
         """See `lock`."""
         return lock(self._fd)
 
+    def hide(self) -> None:
+        """Only the user may read it from here on."""
+        os.fchmod(self._fd, 0o600)
+
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
@@ -262,9 +266,14 @@ def _temporary(path: Path, area: str) -> OpenFile:
         file.close()
 
 
-def write_atomically(path: Path, data: bytes, area: str | None = None) -> None:
-    """Replaces `path` as a whole or not at all. Raises StorageError."""
+def write_atomically(
+    path: Path, data: bytes, area: str | None = None, *, private: bool = False
+) -> None:
+    """Replaces `path` as a whole or not at all; `private`: only the user may read it. Raises
+    StorageError."""
     with file_written_whole(path, area) as file:
+        if private:
+            file.hide()
         file.write(data)
     file.close()
 

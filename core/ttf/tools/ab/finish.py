@@ -17,6 +17,7 @@ from ttf.tools.ab.output import CSV_MARK, MARKDOWN_MARK, csv_text, document, mar
 from ttf.tools.ab.page import write_page
 from ttf.tools.ab.stats.sequential import when_to_look
 from ttf.tools.ab.study import ABStudy, Reason
+from ttf.tools.ab.told import told
 from ttf.tools.report.render import PAGE_MARKS
 from ttf.tools.studies.study import RESULT
 
@@ -55,6 +56,7 @@ def is_settled(study: ABStudy) -> bool:
 
 
 def judge_study(study: ABStudy) -> Analysis:
+    study = told(study)
     return judge(study.runs, study.setup.names, _settings(study, tuple(study.record.looks)))
 
 
@@ -96,6 +98,7 @@ def conclude(study: ABStudy, reason: Reason, places: Places | None = None) -> An
 
 
 def _write_outputs(study: ABStudy, analysis: Analysis, places: Places) -> None:
+    study = told(study)
     table = csv_text(study.runs)
     text = markdown(analysis, study.runs, facts(study))
     for path in filter(None, (study.folder / "samples.csv", places.csv)):
@@ -107,7 +110,7 @@ def _write_outputs(study: ABStudy, analysis: Analysis, places: Places) -> None:
 
 def rewrite_page(folder: Path, out: Path | None) -> Path:
     """Only reads the study's folder: the study may be running."""
-    study = ABStudy.read(folder)
+    study = told(ABStudy.read(folder))
     return _page(study, judge_study(study), out)
 
 
@@ -119,7 +122,7 @@ def _page(study: ABStudy, analysis: Analysis, out: Path | None) -> Path:
 def result(study: ABStudy, analysis: Analysis, reason: str) -> dict[str, Any]:
     """The document of --json."""
     return {
-        **document(analysis, study.runs),
+        **document(analysis, told(study).runs),
         "ended": reason,
         "repeats": study.setup.repeats,
         "folder": str(study.folder),

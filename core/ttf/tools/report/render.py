@@ -1,4 +1,4 @@
-"""Pages from templates: values are escaped, and the size is limited."""
+"""Pages from templates: values are escaped, control characters too, and the size is limited."""
 
 from __future__ import annotations
 
@@ -40,9 +40,18 @@ def _environment(folder: Path) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_printable,
     )
-    environment.filters.update(cut=cut, printable=visible)
+    environment.filters.update(cut=cut)
     return environment
+
+
+def _printable(value: Any) -> Any:
+    """Every value of every template goes through here: a page shows what a browser would obey."""
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    return value if text == value else type(value)(text)  # Markup stays Markup
 
 
 def cut(text: str, longest: int) -> str:

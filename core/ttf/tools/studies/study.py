@@ -209,7 +209,7 @@ class Study(ABC, Generic[SetupT, RunT]):
 
     def write_settings(self) -> None:
         data = durable.json_bytes(self.settings())
-        durable.write_atomically(self.folder / SETTINGS, data, self.COMMAND)
+        self._write(self.folder / SETTINGS, data)
 
     def remember(self, run: RunT) -> None:
         """Durable when this returns."""
@@ -217,7 +217,12 @@ class Study(ABC, Generic[SetupT, RunT]):
         lines = [json.dumps(durable.finite(asdict(r)), allow_nan=False) for r in self.runs]
         data = "".join(f"{line}\n" for line in lines).encode()
         # Written anew and put in the old one's place: an appended line could be torn by kill -9.
-        durable.write_atomically(self.folder / self.JOURNAL, data, self.COMMAND)
+        self._write(self.folder / self.JOURNAL, data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        # A command is kept as it is, to run it again: it may hold a token.
+        private = self.would_run(self.setup) is not None
+        durable.write_atomically(path, data, self.COMMAND, private=private)
 
     @classmethod
     def _asks(cls, folder: Path, identity: object) -> bool:

@@ -22,6 +22,7 @@ from tests.kit.studies_by_hand import (
 
 from ttf.errors import ConfigError
 from ttf.rundir.typed_json import dataclass_from
+from ttf.text.terminal import visible
 from ttf.tools.ab.analysis import (
     Bitwise,
     Fixed,
@@ -239,6 +240,21 @@ def test_a_hostile_name_stays_one_cell_of_the_markdown() -> None:
     arms = next(line for line in text.splitlines() if line.startswith("| A |"))
     assert arms.replace("\\|", "").count("|") == 12
     assert not re.search(r"(?m)^\| --- \|$", text)
+
+
+def test_no_output_holds_a_control_character_or_a_formula_of_others() -> None:
+    evil = "=cmd|'\x1b]0;T\x07\u202ec"
+    made, found = study([evil, "b"], 3)
+    facts = {"command": evil, evil: evil}
+    outputs = (
+        csv_text(found),
+        markdown(made, found, facts),
+        page_of("x", made, found, facts).decode(),
+    )
+    assert [visible(text) for text in outputs] == [*outputs]
+    cells = [row[0] for row in csv.reader(io.StringIO(outputs[0]))]
+    assert cells[1] == "'=cmd|'\\x1b]0;T\\x07\\u202ec"
+    assert not any(cell.startswith("=") for cell in cells)
 
 
 def test_markdown_of_nothing_is_short_and_whole() -> None:

@@ -97,6 +97,18 @@ def test_what_would_end_the_next_one_too_ends_the_whole(
     assert Decision.read(decision.folder).candidates[0].outcome == "finished"
 
 
+def test_the_page_of_all_holds_no_secret_of_a_received_folder(tmp_path: Path) -> None:
+    files = [tmp_path / "--token=hunter2hunter2.toml", tmp_path / "B.toml"]
+    for file in files:
+        file.write_text("")
+    decision = Decision.begin(tmp_path / "out", files, Terms(cwd=str(tmp_path)))
+    tried(decision, Trains(GaveUp("x --password hunter3hunter3 \x1b[2J")))
+    decision.close()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "--token=&lt;secret-token&gt;" in page and "secret-password" in page
+    assert not [bad for bad in ("hunter2", "hunter3", "\x1b") if bad in page]
+
+
 def test_a_signal_that_came_while_a_run_ended_stops_the_whole(decision: Decision) -> None:
     error = GateNotMet("missed")
     error.signals = [signal.SIGTSTP, signal.SIGTERM]

@@ -14,9 +14,10 @@ import pytest
 
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump
+from ttf.text.terminal import visible
 from ttf.tools.report.charts import axes, curves
 from ttf.tools.report.charts.figure import HEIGHT
-from ttf.tools.report.page import _read, _story, write_page
+from ttf.tools.report.page import _read, _story, page_of, read_run, write_page
 
 VOID = {"meta", "br", "hr", "img", "line", "circle", "polyline"}
 
@@ -257,6 +258,14 @@ def test_everything_that_comes_from_outside_is_escaped(run_dir: Path) -> None:
     found = page(run_dir)
     assert not found.all("script")
     assert evil in found.text
+
+
+def test_control_characters_of_others_are_shown_and_not_obeyed(run_dir: Path) -> None:
+    evil = "a\x1b]0;T\x07b\u202ec\x9b"
+    change(run_dir, status=evil, problem=evil, hint=evil, notes=[evil], deviations=[evil])
+    content = page_of(read_run(run_dir)).decode()
+    assert visible(content) == content
+    assert content.count("a\\x1b]0;T\\x07b\\u202ec\\x9b") >= 4
 
 
 def test_an_empty_folder_has_a_page_too(tmp_path: Path) -> None:

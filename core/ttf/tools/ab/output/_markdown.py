@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ttf.text.secret_patterns import MARKUP
+from ttf.text.terminal import visible
 from ttf.tools.ab.analysis import Analysis, ArmSummary
 from ttf.tools.ab.output import words
 from ttf.tools.ab.output.method import how, meaning
@@ -112,13 +113,14 @@ def _folded(title: str, body: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([_plain(cell) for cell in row] for row in rows)]
+    lines = [list(map(_plain, row)) for row in (head, *rows)]
+    lines.insert(1, ["---"] * len(head))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _plain(text: str) -> str:
     # One line without markup: names come from users and processes.
-    return re.sub(r"([\\`*_|\[\]<>#~])", r"\\\1", " ".join(text.split()))
+    return MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
 def _figure(value: Any) -> str:

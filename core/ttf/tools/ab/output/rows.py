@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from ttf.text.terminal import visible
 from ttf.tools.ab.analysis import Analysis
 from ttf.tools.ab.measures import last_quarter
 from ttf.tools.ab.sample import Sample
@@ -37,6 +38,7 @@ FIRST: Final = [
     "weights_sha256",
     "reason",
 ]
+_FORMULA: Final = ("=", "+", "-", "@")  # A spreadsheet computes a cell that begins so.
 CSV_MARK: Final = ",".join(FIRST).encode()  # by it a file is known as an earlier table
 
 
@@ -89,8 +91,17 @@ def csv_text(samples: Sequence[Sample]) -> str:
     # Without curves: they are in samples.jsonl and in the JSON document.
     metrics = metric_names(samples)
     out = io.StringIO()
-    writer = csv.DictWriter(out, [*FIRST, *metrics], lineterminator="\n")
-    writer.writeheader()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_cell, [*FIRST, *metrics]))
     for row in (scalars(sample, metrics) for sample in in_order(samples)):
-        writer.writerow({k: int(v) if isinstance(v, bool) else v for k, v in row.items()})
+        writer.writerow(map(_cell, row.values()))
     return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

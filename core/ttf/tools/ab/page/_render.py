@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.text.terminal import visible
 from ttf.tools.ab.analysis import Analysis, ArmSummary
 from ttf.tools.ab.output import words
 from ttf.tools.ab.output.method import how, meaning
@@ -49,8 +48,8 @@ def page_of(
         "shown": [c for c in analysis.comparisons if few or c.a == first],
         "rest": [c for c in analysis.comparisons if not few and c.a != first],
         "notes": words.notes(analysis.comparisons, words.letters(analysis)),
-        "incidents": _printable(incident_rows(analysis, samples)),
-        "how": [row for row in _printable(how(analysis, samples, facts)) if row[1]],
+        "incidents": incident_rows(analysis, samples),
+        "how": [row for row in how(analysis, samples, facts) if row[1]],
         "meaning": list(meaning(analysis)),
     }
     return render(_TEMPLATE, ({**values, **_detailed(analysis, samples, d)} for d in _DETAIL))
@@ -76,10 +75,6 @@ def _cells(analysis: Analysis, summary: ArmSummary) -> Iterator[tuple[str, str, 
             yield name, figure, (words.effect(c, c.effect), words.interval(c))
 
 
-def _printable(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[visible(cell) for cell in row] for row in rows]
-
-
 def _samples(samples: Sequence[Sample], most: int) -> dict[str, Any]:
     shown, metrics = in_order(samples)[:most], metric_names(samples)
     rows = [scalars(sample, metrics) for sample in shown]
@@ -101,5 +96,5 @@ def _figure(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.5g}"
-    text = visible(str(value))
+    text = str(value)
     return text[:_SHA] if name == "weights_sha256" else text

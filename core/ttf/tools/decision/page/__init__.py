@@ -36,11 +36,15 @@ def page_of(decision: Decision) -> bytes:
         "status": decision.status,
         "story": secrets.text(story(decision)),
         "head": _HEAD,
-        "rows": [_row(decision, candidate) for candidate in decision.candidates],
+        "rows": [tuple(map(secrets.text, _row(decision, c))) for c in decision.candidates],
         "gates": [row for c in decision.candidates for row in _gates(decision, c)],
-        "differ": _differences(decision),
+        "differ": _differences(decision, secrets),
         "runs": [
-            (candidate, values_of(struck(read_run(decision.run_of(candidate)), secrets)))
+            (
+                candidate.name,
+                secrets.text(candidate.title),
+                values_of(struck(read_run(decision.run_of(candidate)), secrets)),
+            )
             for candidate in decision.candidates
             if decision.has_begun(candidate)
         ],
@@ -67,8 +71,12 @@ def _gates(decision: Decision, candidate: Candidate) -> Iterator[tuple[str, str,
         yield candidate.name, place.removeprefix("gate "), result
 
 
-def _differences(decision: Decision) -> dict[str, Any]:
+def _differences(decision: Decision, secrets: Secrets) -> dict[str, Any]:
     begun = [c for c in decision.candidates if decision.has_begun(c)]
     found = differences([read_facts(decision.run_of(c)) for c in begun])
-    rows = [(d.key, *map(cell, d.values)) for d in found if d.section == "configuration"]
+    rows = [
+        (d.key, *(str(secrets.entry(d.key, cell(value))) for value in d.values))
+        for d in found
+        if d.section == "configuration"
+    ]
     return {"head": ("key", *(c.name for c in begun)), "rows": rows if len(begun) > 1 else []}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.rundir.documents import Summary
 from ttf.text.numbers import duration
 from ttf.text.progress.ending import summary_rows
-from ttf.text.terminal import visible
 from ttf.tools.report.render import render
 from ttf.tools.tune import words
 from ttf.tools.tune.page._charts import frontier_chart, importance_chart, progress_chart
@@ -33,12 +32,12 @@ def page_of(study: TuneStudy, summary: Summary, importances: Mapping[str, float]
         "importances": [(key, f"{share:.0%}") for key, share in importances.items()],
         "fewest": FEWEST_FOR_IMPORTANCES,
         "found": [] if best is None else _found(study),
-        "last_run": _printable(summary_rows(summary)) if summary else [],
-        "how": _printable(_how(study)),
+        "last_run": summary_rows(summary) if summary else [],
+        "how": _how(study),
         "head": words.HEADER,
         "count": len(study.counted),
     }
-    rows = [_visible(words.row(setup, trial)) for trial in study.counted]
+    rows = [words.row(setup, trial) for trial in study.counted]
     return render(_TEMPLATE, ({**values, "rows": rows[:most]} for most in _MOST_ROWS))
 
 
@@ -70,11 +69,3 @@ def _how(study: TuneStudy) -> list[tuple[str, str]]:
         ("trials", f"{len(study.counted)}, in {duration(spent)}"),
         ("validation pairs", f"{facts.val:,}; only the last run is evaluated on them"),
     ]
-
-
-def _printable(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [_visible(row) for row in rows]
-
-
-def _visible(row: Sequence[str]) -> list[str]:
-    return [visible(cell) for cell in row]
