@@ -24,7 +24,7 @@ def found(
 ) -> dict[str, Any]:
     """As `ttf.tools.tune.facts` answers, of a run with the tower `linear` if none is named."""
     given = resolve(toml, sets)
-    settled = flat(given.config) | {"train.batch_size": 512}
+    settled = flat(given.config) | {"train.batch_size": 512, "loss.memory_bank": 20_000}
     if settled["evaluate.every"] == "auto":
         settled["evaluate.every"] = "epoch"
     if "tower.query.name" not in "".join(sets):

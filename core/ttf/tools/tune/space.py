@@ -17,6 +17,7 @@ _BATCHES: Final = (64, 128, 256, 512, 1024, 2048, 4096)
 _FEWEST_STEPS: Final = 16  # of an epoch
 _MOST_TIMES_BATCH: Final = 4  # of sequences: their activations grow with the batch
 _NEGATIVES: Final = 4
+_MEMORY_BANK: Final = 8192  # documents; more cost more than they bring
 _EPOCHS: Final = (2, 24)
 _EPOCHS_OF_MANY: Final = (1, 8)
 _MANY_PAIRS: Final = 500_000
@@ -106,6 +107,8 @@ def _training(found: Mapping[str, Any]) -> Iterator[Dimension]:
         yield Dimension(key="train.epochs", kind="int", low=low, high=high)
     if pairs * found["bank"] <= _LARGEST_ROUND and settled["loss.negatives"] == "sampled":
         yield Dimension(key="miner.negatives", kind="choice", choices=(0, _NEGATIVES))
+    if settled["loss.negatives"] == "sampled" and found["bank"] > _MEMORY_BANK:
+        yield Dimension(key="loss.memory_bank", kind="choice", choices=(0, _MEMORY_BANK))
     yield Dimension(key="loss.symmetric", kind="choice", choices=(False, True))
 
 
@@ -142,6 +145,7 @@ def first_points(space: Sequence[Dimension]) -> tuple[dict[str, Any], ...]:
             "train.batch_size": 1024,
             "train.epochs": 8,
             "miner.negatives": 0,
+            "loss.memory_bank": 0,
             "loss.symmetric": False,
         },
         {
@@ -154,9 +158,16 @@ def first_points(space: Sequence[Dimension]) -> tuple[dict[str, Any], ...]:
             "train.batch_size": 1024,
             "train.epochs": 8,
             "miner.negatives": 0,
+            "loss.memory_bank": 0,
             "loss.symmetric": False,
         },
-        {TOWER: "mlp", DOC_TOWER: "mlp", "train.epochs": 12, "loss.temperature": 0.05},
+        {
+            TOWER: "mlp",
+            DOC_TOWER: "mlp",
+            "train.epochs": 12,
+            "loss.temperature": 0.05,
+            "loss.memory_bank": 0,
+        },
     ]
     held = {dimension.key: dimension for dimension in space}
     fitting = [

@@ -23,7 +23,7 @@ from ttf.tools.tune.trial import TuneTrial, best_of
 CLOCK: Final = "clock.json"
 _SAVE_EVERY_S: Final = 5.0
 _MARGIN: Final = 1.15  # a run takes longer than the one before it by so much, now and then
-_WANTED_TRIALS: Final = 10
+_WANTED_TRIALS: Final = 6  # as long as the start; many others end early, or are quicker
 _LEAST_SHARE: Final = 0.1  # A shorter trial says little about a full run.
 _MOST_FAILED: Final = 4  # trials, and none finished
 _WORTH_IT: Final = 0.5  # of a usual trial's time: with less, none is begun
@@ -56,10 +56,11 @@ class Clock:
 
 
 def trial_share(budget_s: float, full_s: float) -> float:
-    """How long trials are, as a share of a full run: some ten of them fit beside the last run.
+    """How long trials are, as a share of a full run: six like the start fit beside the
+    last run.
 
     >>> trial_share(600, 20), trial_share(600, 100), trial_share(600, 250)
-    (1.0, 0.48, 0.12)
+    (1.0, 0.81, 0.21)
     """
     left_s = budget_s - _MARGIN * full_s
     return min(1.0, round(left_s / (_WANTED_TRIALS * full_s), 2)) if full_s > 0 else 1.0

@@ -21,6 +21,7 @@ _SHORT: Final = {
     "train.batch_size": "batch",
     "train.epochs": "epochs",
     "miner.negatives": "mined",
+    "loss.memory_bank": "memory bank",
     "loss.symmetric": "symmetric",
 }
 HEADER: Final = ("trial", "score", "state", "seconds", "changed")
