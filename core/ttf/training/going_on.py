@@ -6,19 +6,23 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from ttf.data.dataset import Dataset
 from ttf.errors import ArtifactDamaged, DataChanged
 from ttf.incidents.inputs import refuse_changed
-from ttf.rundir.confined import read_json
+from ttf.rundir.confined import names_in, read_json
 from ttf.rundir.documents import DataFacts, Manifest
 from ttf.rundir.flight_record import FlightRecorder
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.supervision import Journal
 from ttf.rundir.verified_folders import newest_first
+from ttf.text.shell import quoted
 from ttf.training import manifest
+from ttf.training.auto_settings import Specs
 from ttf.training.checkpoint import Snapshot, load_newest
 from ttf.training.session import Session
+from ttf.training.towers import refuse_larger
 
 Say = Callable[[str], None]
 
@@ -36,6 +40,34 @@ def has_begun(folder: RunFolder, say: Say) -> bool:
         return True
     say("There was no checkpoint yet, so the run starts from the beginning.")
     return False
+
+
+def refuse_larger_than_saved(folder: RunFolder, specs: Specs) -> None:
+    """Before the towers are built: a run.toml that was changed after the last checkpoint may ask
+    for more memory than the run ever had. Raises ArtifactDamaged, NoCheckpoint."""
+    saved = newest_first(folder.checkpoints)
+    if not saved:
+        if has_begun(folder, lambda _: None):
+            load_newest(folder.checkpoints, lambda _: None)
+        return
+    try:
+        largest = max(_bytes_in(path, folder.path) for path in saved)
+        refuse_larger(
+            specs.query, specs.doc, largest, f"the largest checkpoint in {saved[0].parent}"
+        )
+    except ValueError as error:
+        load_newest(
+            folder.checkpoints, lambda _: None
+        )  # if they are small because they are damaged
+        raise ArtifactDamaged(
+            f"{folder.config} is not the configuration that this run was trained with: {error}.",
+            hint="Restore it, or start a new run with it: "
+            f"ttf train {quoted(folder.config)} --out ANOTHER_DIR",
+        ) from None
+
+
+def _bytes_in(path: Path, run: Path) -> int:
+    return sum((path / name).lstat().st_size for name in names_in(path, run))
 
 
 def load_state(session: Session) -> tuple[Snapshot, list[str]]:

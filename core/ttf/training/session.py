@@ -118,8 +118,10 @@ def open_session(
     policy: DevicePolicy,
     reporter: Reporter,
     link: Link | None = None,
+    *,
+    check: Callable[[Decided], None] = lambda _: None,
 ) -> Iterator[Session]:
-    # `policy` was chosen and its environment set before torch was imported; the folder is claimed.
+    # `check` comes before the towers are built. `policy` was chosen and its environment set before torch was imported; the folder is claimed.
     # Without a link nobody supervises: a crash ends the run.
     link = link or Link()
     policy.start()
@@ -136,6 +138,7 @@ def open_session(
         link.flight.epochs_have(decided.order.steps_per_epoch)
         data.notes += look(data)
         notes = tuple(remarks(decided, data))
+        check(decided)
         yield Session(
             folder=folder,
             decided=decided,

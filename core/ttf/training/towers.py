@@ -220,7 +220,7 @@ def load_model(folder: Path) -> TwoTower:
             raise ValueError(f"{WEIGHTS} does not match its recorded SHA-256")
         query = TowerSpec.from_json("query", config["query"])
         doc = TowerSpec.from_json("doc", config["doc"])
-        _refuse_larger(query, doc, (folder / WEIGHTS).stat().st_size)
+        refuse_larger(query, doc, (folder / WEIGHTS).stat().st_size, WEIGHTS)
         model = build(query, doc, LossConfig(**config["loss"]))
         model.load_state_dict(_tensors(folder / WEIGHTS))
     except (PluginUnavailable, UnknownName):
@@ -244,14 +244,14 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
     return load_file(path)
 
 
-def _refuse_larger(query: TowerSpec, doc: TowerSpec, weights_bytes: int) -> None:
-    # Before they are built: a configuration can ask for any amount of memory. A plugin's estimate
-    # need not be exact.
+def refuse_larger(query: TowerSpec, doc: TowerSpec, saved_bytes: int, what: str) -> None:
+    """Raises ValueError if towers of this size cannot have been saved in so many bytes. Before they
+    are built: a configuration can ask for any amount of memory. A plugin's estimate need not be
+    exact."""
     needed = 4 * (query.cost().parameters + doc.cost().parameters)
-    if needed > _ESTIMATE_WITHIN * weights_bytes + _SMALL_BYTES:
+    if needed > _ESTIMATE_WITHIN * saved_bytes + _SMALL_BYTES:
         raise ValueError(
-            f"the towers of {MODEL_CONFIG} need {needed:,} bytes of weights, but {WEIGHTS} has "
-            f"{weights_bytes:,}"
+            f"its towers need {needed:,} bytes of weights, but {what} has {saved_bytes:,}"
         )
 
 

@@ -39,11 +39,12 @@ from ttf.rundir.typed_json import typed
 from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
 from ttf.training import manifest
+from ttf.training.auto_settings import Decided
 from ttf.training.best_weights import Selection
 from ttf.training.calibration.stage import calibrate_kept_model
 from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
 from ttf.training.checkpoint import RunState, Snapshot, Totals
-from ttf.training.going_on import has_begun, load_state
+from ttf.training.going_on import has_begun, load_state, refuse_larger_than_saved
 from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.recorder import Recorder, recording, summary_facts
 from ttf.training.schedule import evaluation_due, learning_rate
@@ -67,7 +68,11 @@ def run(
 ) -> Summary:
     # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
     # configuration and all files have been checked.
-    with open_session(resolved, folder, policy, reporter, link) as session:
+    def check(decided: Decided) -> None:
+        if resume:
+            refuse_larger_than_saved(folder, decided.specs)
+
+    with open_session(resolved, folder, policy, reporter, link, check=check) as session:
         resume = resume and has_begun(folder, reporter.note)
         _write(session, folder.make_folders)
         if not resume:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ttf.data.convert import convert
 from ttf.data.writing import array_bytes, block_rows, writing
+from ttf.errors import ArtifactDamaged
 from ttf.host import plugins
 from ttf.host.plugins import open_store, storage_for
 
@@ -97,6 +98,7 @@ class _Planned:
         if change.rows is not None and self.split == "train":
             rows = min(rows, change.rows)
         self.was = _length(sources, self.split)
+        _refuse_odd(change, self.was)
         self.length = change.length if self.was and self.kind in _WITH_STEPS else None
         inner = shape[1:]
         if self.length is not None and self.kind != "len":
@@ -135,6 +137,20 @@ class _Planned:
         order = np.argsort(~valid, axis=1, kind="stable")
         moved = np.take_along_axis(np.where(valid, block, -1), order, axis=1)
         return moved.astype(block.dtype)
+
+
+def _refuse_odd(change: DataChange, was: int) -> None:
+    # A study.json that ttf did not write can ask for any amount of memory and disk.
+    longest = 2 if was == 1 else was
+    rows, length = change.rows, change.length
+    if (rows is not None and rows < 1) or (
+        length is not None and was and not 1 <= length <= longest
+    ):
+        raise ArtifactDamaged(
+            f"The study changes its data to {rows or 'all'} pairs and sequences of {length} steps, "
+            f"but they have {was}: ttf only cuts data, or makes two steps of one.",
+            hint="Its study.json was changed. Start a new study.",
+        )
 
 
 def _length(sources: Mapping[str, VectorSource], split: str) -> int:

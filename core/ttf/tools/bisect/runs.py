@@ -29,6 +29,7 @@ from ttf.tools.studies.study import SETTINGS
 
 LABEL_JOINT: Final = "+"  # between the ingredients in the name of a folder of changed data
 _REWRITE: Final = "ttf.tools.bisect.rewrite_data:rewrite_task"
+_REWRITES: Final = {"rows": int, "length": int, "storage": str}
 # The settings of a run, besides its edits, that change what the run does.
 _MATTERS: Final = frozenset(
     {
@@ -66,6 +67,9 @@ class TrainExperiment(Experiment):
         names = [factor.name for factor in self.factors]
         if not all(is_plain_name(name) and LABEL_JOINT not in name for name in names):
             return "The name of an ingredient must be a valid name of a folder."
+        changes = [change for factor in self.factors for change in factor.rewrite.items()]
+        if not all(isinstance(value, _REWRITES.get(key, ())) for key, value in changes):
+            return "An ingredient changes the data in a way that does not exist."
         return super().problem
 
     @property

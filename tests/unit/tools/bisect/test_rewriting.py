@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ttf.errors import ArtifactDamaged
 from ttf.host.plugins import open_store
 from ttf.tools.bisect.rewrite_data import DataChange, rewrite
 
@@ -100,3 +101,22 @@ def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
     before = Path(edits["data.pairs"]).stat().st_mtime_ns
     made(tmp_path, {"X_train": X}, DataChange(rows=2))
     assert Path(edits["data.pairs"]).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("steps", "change"),
+    [
+        (4, DataChange(length=300_000)),
+        (4, DataChange(length=5)),
+        (1, DataChange(length=3)),
+        (4, DataChange(length=0)),
+        (4, DataChange(rows=-1)),
+    ],
+)
+def test_a_study_that_asks_for_more_data_than_there_is_gets_none(
+    steps: int, change: DataChange, tmp_path: Path
+) -> None:
+    arrays = {"X_train": X[:, :steps], "X_val": X[:2, :steps], "pos_train": np.arange(6)}
+    with pytest.raises(ArtifactDamaged, match="only cuts data"):
+        made(tmp_path, arrays, change)
+    assert not list((tmp_path / "made").iterdir())
