@@ -19,10 +19,9 @@ from ttf.rundir.supervision import Journal
 from ttf.rundir.verified_folders import newest_first
 from ttf.text.shell import quoted
 from ttf.training import manifest
-from ttf.training.auto_settings import Specs
 from ttf.training.checkpoint import Snapshot, load_newest
 from ttf.training.session import Session
-from ttf.training.towers import refuse_larger
+from ttf.training.towers import Specs, refuse_larger
 
 Say = Callable[[str], None]
 

@@ -15,10 +15,9 @@ from ttf.contracts import TowerShape
 from ttf.errors import ArtifactDamaged, NoCheckpoint
 from ttf.rundir.run_folder import RunFolder
 from ttf.training import checkpoint
-from ttf.training.auto_settings import Specs
 from ttf.training.checkpoint import Snapshot
 from ttf.training.going_on import refuse_larger_than_saved
-from ttf.training.towers import TowerSpec
+from ttf.training.towers import Specs, TowerSpec
 
 _SHAPE = TowerShape(in_dim=8, length=1, sequence=False, out_dim=8)
 _HUGE = {"name": "gru", "hidden": 12_000}

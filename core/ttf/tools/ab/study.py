@@ -85,10 +85,10 @@ class ABStudy(Study[ABSetup, Sample]):
         words = tuple(arm.words for arm in setup.arms)
         return WouldRun(commands=words, cwd=setup.cwd, pins=setup.commands.pins)
 
-    def repeat_command(self) -> str:
+    def repeat_command(self, folder: Path) -> str:
         # Not the names of the arms: what a name says need not be what runs.
         texts = [f"--command {quoted(as_text(arm.words))}" for arm in self.setup.arms]
-        return " ".join([self.resume_command(self.folder), *texts])
+        return " ".join([self.resume_command(folder), *texts])
 
     def kept_runs(self) -> set[str]:
         return {run_folder_name(self.setup, s.arm, s.block) for s in self.runs if s.counted}

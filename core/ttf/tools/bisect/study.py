@@ -146,8 +146,8 @@ class BisectStudy(Study[Experiment, BisectRun]):
     def would_run(cls, setup: Experiment) -> WouldRun | None:
         return setup.would_run if isinstance(setup, CommandExperiment) else None
 
-    def repeat_command(self) -> str:
-        again, setup = self.resume_command(self.folder), self.setup
+    def repeat_command(self, folder: Path) -> str:
+        again, setup = self.resume_command(folder), self.setup
         if not isinstance(setup, CommandExperiment):
             return again
         return f"{again} {setup.given_again()}"

@@ -234,11 +234,14 @@ class Study(ABC, Generic[SetupT, RunT]):
         recorded = self.would_run(self.setup)
         if recorded is not None:
             wanted = None if given is None else self.would_run(given)
-            refuse_strangers(self.folder, recorded, wanted, self.repeat_command())
+            # To be given in the folder of the commands, where a relative path leads elsewhere.
+            there = Path(recorded.cwd) == Path.cwd()
+            folder = self.folder if there else self.folder.absolute()
+            refuse_strangers(self.folder, recorded, wanted, self.repeat_command(folder))
 
-    def repeat_command(self) -> str:
+    def repeat_command(self, folder: Path) -> str:
         """Continues the study, and says once more what it runs."""
-        return self.resume_command(self.folder)
+        return self.resume_command(folder)
 
     def _refuse_changed_configs(self) -> None:
         then = self.setup.configs

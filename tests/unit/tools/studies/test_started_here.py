@@ -87,7 +87,8 @@ def test_a_study_that_was_changed_or_received_is_refused_with_what_it_would_run(
     told = {"words": "sh -c 'id > P'", "cwd": "in the folder: /", "factors": "LD_PRELOAD=./x.so"}
     values = {**told, "pins": "=".join(next(iter(changed.get("pins", {"": ""}).items())))}
     assert values[next(iter(changed))] in str(refused.value)
-    assert "ttf bisect --resume study --command --vary" in refused.value.hint
+    named = Path("study").absolute() if "cwd" in changed else "study"
+    assert f"ttf bisect --resume {named} --command --vary" in refused.value.hint
     # Also the same command line of its new owner runs nothing but what it says.
     elsewhere()
     with pytest.raises(ConfigError, match="something else than you have given") as differs:
