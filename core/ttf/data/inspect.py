@@ -158,41 +158,49 @@ def _measure(
 ) -> None:
     facts.finite = True
     low, high, total, count = np.inf, -np.inf, 0.0, 0
-    wrong: list[int] = []
-    zero: list[int] = []
+    wrong, zero = _FoundRows(), _FoundRows()
     for ids, rows in blocks:
         facts.rows_seen += len(rows)
         if dtype not in FLOATS or not rows.size:
             continue
         wide = to_float32(rows, dtype)
         good = np.isfinite(wide).reshape(len(wide), -1).all(axis=1)
-        wrong += [int(i) for i in ids[~good]]
+        wrong.add(ids[~good])
         if wide.ndim > 1:
             norms = row_norms(wide[good]).astype(np.float64)
-            zero += [int(i) for i in ids[good][(norms == 0).all(axis=tuple(range(1, norms.ndim)))]]
+            zero.add(ids[good][(norms == 0).all(axis=tuple(range(1, norms.ndim)))])
             if norms.size:
                 low, high = min(low, float(norms.min())), max(high, float(norms.max()))
                 total, count = total + float(norms.sum()), count + norms.size
     if count:
         facts.norms = {"min": low, "mean": total / count, "max": high}
-    if wrong:
+    if wrong.count:
         facts.finite = False
         seen.problems.append(
-            f"{where}: {len(wrong)} of the {facts.rows_seen} checked rows are not finite (NaN or "
-            f"infinite): {_some(wrong)}."
+            f"{where}: {wrong.count} of the {facts.rows_seen} checked rows are not finite (NaN or "
+            f"infinite): {wrong}."
         )
-    if zero:
-        text = (
-            f"{where}: {len(zero)} of the {facts.rows_seen} checked rows are zero: {_some(zero)}."
-        )
-        if len(zero) == facts.rows_seen:
+    if zero.count:
+        text = f"{where}: {zero.count} of the {facts.rows_seen} checked rows are zero: {zero}."
+        if zero.count == facts.rows_seen:
             seen.problems.append(f"{text} Such vectors cannot be compared.")
         else:
             seen.notes.append(f"{text} No query can find such a vector.")
 
 
-def _some(rows: list[int]) -> str:
-    return ", ".join(map(str, rows[:_NAMED])) + (", ..." if len(rows) > _NAMED else "")
+@dataclass
+class _FoundRows:
+    """Rows of a kind: the first few and how many. A small file can hold millions of them."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, ids: NDArray[np.int64]) -> None:
+        self.count += len(ids)
+        self.first += ids[: _NAMED - len(self.first)].tolist()
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.first)) + (", ..." if self.count > _NAMED else "")
 
 
 def _numbered(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import Invoke
 
-from ttf.tools.runs.deaths import deaths_in
+from ttf.tools.runs.deaths import _survivors, deaths_in
 from ttf.tools.runs.pattern import pattern_of
 
 PLACE = {"micro_batches": 16, "boundary_share": 0.2, "phase": "forward", "process": "trainer"}
@@ -107,6 +108,14 @@ def test_the_process_that_outlived_the_deaths_is_counted_as_a_life(tmp_path: Pat
     seen = deaths_in([run])
     assert seen.survived_s == (95.0,), "less the start-up; what was before the incident is its own"
     assert sorted(seen.memory_bytes) == [5, 5, 6, 7, 7]
+
+
+def test_thousands_of_sittings_among_thousands_of_samples_take_no_time() -> None:
+    began = [float(at) for at in range(20_000)]
+    samples = [(at / 2, 1) for at in range(40_000)]
+    started = time.process_time()
+    assert set(_survivors(samples, (), began)) == {0.5}
+    assert time.process_time() - started < 1.0
 
 
 def test_times_that_no_clock_gave_count_as_unknown(tmp_path: Path, invoke: Invoke) -> None:

@@ -100,6 +100,12 @@ class _Planned:
         self.was = _length(sources, self.split)
         _refuse_odd(change, self.was)
         self.length = change.length if self.was and self.kind in _WITH_STEPS else None
+        if self.length is not None and not 1 <= self.length <= max(2, self.was):
+            raise ArtifactDamaged(
+                f"The study asks for sequences of {self.length:,} steps, but they have {self.was:,}: "
+                "ttf bisect only makes them shorter, or two of one.",
+                hint="Its study.json is damaged, or ttf did not write it. Start a new study.",
+            )
         inner = shape[1:]
         if self.length is not None and self.kind != "len":
             inner = (self.length, *inner[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -162,12 +163,13 @@ def _survivors(
 ) -> Iterator[float]:
     """Lives that no incident ended, by their samples: a run that finished, or was stopped."""
     edges = sorted([(at, True) for at in died] + [(at, False) for at in began])
-    first = float("-inf")
+    moments = sorted(when for when, _ in points)
+    start = 0
     for at, death in [*edges, (float("inf"), False)]:
-        lived = [when for when, _ in points if first < when <= at]
-        if not death and len(lived) > 1:
-            yield max(lived) - min(lived)
-        first = at
+        end = bisect_right(moments, at)
+        if not death and end - start > 1:
+            yield moments[end - 1] - moments[start]
+        start = end
 
 
 def _seen(run: Path, found: FiledIncident, printed: Printed | None) -> DeathSeen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.kit.studies_by_hand import (
     CASES,
     FACTS,
+    TWO,
     page_of,
     study,
 )
@@ -72,6 +74,16 @@ def test_there_is_a_dot_for_every_repeat_that_finished(tmp_path: Path) -> None:
     assert len(re.findall(r"crashed</title>", throughput)) == 4
     hollow = re.findall(r'class="o0"', throughput)
     assert len(hollow) == 4
+
+
+def test_the_drawings_of_thousands_of_repeats_take_seconds() -> None:
+    made, found = study(TWO, 1000)
+    alike = [replace(sample, samples_per_s=5.0, peak_anon_mb=7.0) for sample in found]
+    began = time.process_time()
+    detail = _plots.Detail(points=600, rows=0, titles=False)
+    figures = _plots.plots(_plots.Study(analysis=made, samples=alike, detail=detail))
+    assert sum(bool(figure.shapes) for figure in figures) == 7
+    assert time.process_time() - began < 2.0
 
 
 def test_the_survival_curve_marks_those_that_ended_without_a_crash(tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ def test_sequences_of_one_step_are_repeated(tmp_path: Path) -> None:
     assert out["len_train"].tolist() == [2] * 6
 
 
+@pytest.mark.parametrize("length", [0, 5, 300_000])
+def test_a_length_that_no_study_of_ours_has_is_refused(tmp_path: Path, length: int) -> None:
+    with pytest.raises(ArtifactDamaged, match="steps, but they have 4"):
+        made(tmp_path, {"X_train": X}, DataChange(length=length))
+    assert not [path for path in (tmp_path / "made").iterdir() if path.stat().st_size]
+
+
 def test_a_cut_keeps_valid_steps_rather_than_padding(tmp_path: Path) -> None:
     _, out = made(tmp_path, {"seq_train": SEQ}, DataChange(length=2))
     assert out["seq_train"].tolist() == [[1, 2], [3, 4], [7, -1], [8, 9]]

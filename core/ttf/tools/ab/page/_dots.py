@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,18 +58,17 @@ def dot_chart(
 
 
 def _spots(place: Place, middle: float, widest: float, dots: Mapping[int, Dot]) -> dict[int, Point]:
-    """Positions of the dots. Dots that would overlap move right, left, further right, ..."""
-    taken: dict[int, Point] = {}
+    """Positions of the dots. Dots that would overlap move left, right, further left, ..."""
+    found: dict[int, Point] = {}
+    last: dict[int, float] = {}  # of each place beside the middle, the height of its newest dot
     for block, dot in sorted(dots.items(), key=lambda item: item[1].value):
         y = place.up(dot.value)
-        x = middle
+        aside = 0
         for number in range(1, 1 + 2 * int(widest / _DOT)):
-            if not _hides(x, y, list(taken.values())):
+            # They come from the bottom up, so the newest is the nearest.
+            if aside not in last or abs(y - last[aside]) >= _DOT - 0.1:
                 break
-            x = middle + (-1) ** number * _DOT * -(-number // 2)
-        taken[block] = (x, y)
-    return taken
-
-
-def _hides(x: float, y: float, taken: Sequence[Point]) -> bool:
-    return any(abs(x - a) < _DOT - 0.1 and abs(y - b) < _DOT - 0.1 for a, b in taken)
+            aside = (-1) ** number * -(-number // 2)
+        last[aside] = y
+        found[block] = (middle + aside * _DOT, y)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -48,14 +49,22 @@ class Study:
         return list(arms_of([arm.name for arm in self.analysis.arms]).values())
 
     def counted(self, arm: Look) -> list[Sample]:
-        return [s for s in self.samples if s.arm == arm.name and s.counted]
+        return self._by_arm.get(arm.name, [])
+
+    @cached_property
+    def _by_arm(self) -> dict[str, list[Sample]]:
+        found: dict[str, list[Sample]] = {}
+        for sample in self.samples:
+            if sample.counted:
+                found.setdefault(sample.arm, []).append(sample)
+        return found
 
     @property
     def lines(self) -> int:
         """Most lines of an arm."""
         return max(3, self.detail.points // _FEWEST // max(1, len(self.analysis.arms)))
 
-    @property
+    @cached_property
     def each(self) -> int:
         """Points of one line."""
         lines = sum(min(self.lines, len(self.counted(arm))) for arm in self.arms)
