@@ -44,7 +44,8 @@ def test_lists_helps_and_runs_that_do_not_name_them_are_unharmed(
     assert run_ttf("train", "--help", env=env).code == 0
     paths = write_synth(tmp_path, SynthShape(pairs=64, val=8, seq_len=3, dim=8, bank=50, seed=0))
     words = ["--pairs", paths["pairs"], "--bank", paths["bank"], "--steps", 2, "--batch-size", 16]
-    words += ["--set", 'observers=["jsonl"]', "--out", tmp_path / "run", "--json"]
+    words += ["--set", 'observers=["jsonl"]', "--set", "miner.negatives=4"]
+    words += ["--out", tmp_path / "run", "--json"]
     began = time.monotonic()
     run = run_ttf("train", *words, env=env | {"TTF_TRACE_PLUGINS": "1"})
     assert run.code == 0, run.err
