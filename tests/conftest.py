@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psutil
 import pytest
 
@@ -32,6 +33,12 @@ for _signal in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(
             _signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL
         )
+
+# On a busy machine a single draw or example may take a second: the time decides no test.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"

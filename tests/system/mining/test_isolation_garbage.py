@@ -21,7 +21,8 @@ ANYTHING = st.recursive(
     max_leaves=8,
 )
 ON_ONE_JOB = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=150,
 )
 
 

@@ -91,6 +91,7 @@ OUTSIDE = {
     "tools/plugins/scaffold/package.py": OWN,
     "tools/report/bundle/_identity.py": SYSTEM,
     "tools/report/bundle/_reproduce.py": SYSTEM,
+    "tools/studies/started_here.py": "a note of this user alone, in the cache, which no folder holds",
     "training/manifest.py": SYSTEM,
     "training/mined_negatives.py": OWN,
 }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ttf.host.installed import ours
 from ttf.rundir.documents import FiledIncident
 from ttf.tools.report.page import RunFiles
 
@@ -15,7 +16,6 @@ _DISTRIBUTIONS: Final = {"torch": "torch", "faiss": "faiss-cpu", "hnswlib": "hns
 MOST_STEPS: Final = 20_000
 _FEWEST_STEPS: Final = 20
 _CELLS: Final = ("gru", "lstm", "mlp", "linear", "transformer")
-_DEVICES: Final = ("cuda", "mps")
 _VERSION: Final = re.compile(r"[0-9][\w.!]*(\+[\w.]*)?", re.ASCII)
 _ASSUMED: Final = {"query_dim": 384, "query_steps": 1, "bank_dim": 384, "bank_rows": 50_000}
 
@@ -149,7 +149,7 @@ def training(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
         "TEMPERATURE": value(run, "loss.temperature", 0.05),
         "LEARNING_RATE": value(run, "train.lr", 1e-3),
         "THREADS": _threads(run, "device.threads"),
-        "DEVICE": device if (device := value(run, "device.name", "cpu")) in _DEVICES else "cpu",
+        "DEVICE": device if (device := value(run, "device.name", "cpu")) in ours("device") else "cpu",
         "PRECISION": value(run, "device.precision", "fp32"),
         "STEPS": min(MOST_STEPS, max(_FEWEST_STEPS, steps + steps // 10 + 1)),
         "MINER_LIBRARY": LIBRARIES.get(miner(run), "") if shared else "",
