@@ -6,10 +6,13 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from chaos.both_ways import BothWays, environment
 from chaos.campaign import Case, Fault
+from chaos.results_told import ResultsTold
 from chaos.values_read import can_be_judged, wrong_values
 from chaos.verdict import Verdict
 from tests.kit.damaged_files import DAMAGES
@@ -37,13 +40,18 @@ def run(case: Case) -> Verdict:
     verdict = Verdict()
     with ForkedCommands() as commands:
         good = _good(case, commands)
+        judge = _Judge(
+            commands=BothWays(commands, random.Random(f"{case.rng.random()}"), verdict),
+            told=ResultsTold(commands, good),
+            verdict=verdict,
+        )
         for kind, count in HOW_MANY.items():
             for number in range(count):
                 rng = random.Random(f"{case.rng.random()}")
                 place = case.folder / f"{kind}-{number}"
                 shutil.copytree(good, place)
                 bad = _damage(kind, place, rng)
-                found = list(_problems(commands, kind, bad, place, verdict))
+                found = list(judge.problems(kind, bad, place))
                 verdict.problems += found
                 verdict.deaths += 1
                 verdict.phases[kind] += 1
@@ -62,7 +70,7 @@ def _good(case: Case, commands: ForkedCommands) -> Path:
         ["data", "convert", "bank.npz", "v3.zarr"],
         ["data", "convert", "pairs.npz", "pairs.zarr"],
     ):
-        did = commands.run(words, folder, _environment(folder))
+        did = commands.run(words, folder, environment(folder))
         assert did.code == 0, did.err
     _write_v2(folder)
     return folder
@@ -76,10 +84,6 @@ def _write_v2(folder: Path) -> None:
         group = zarr.open_group(str(folder / "v2.zarr"), mode="w", zarr_format=2)
         made = group.create_array("vectors", shape=(40, 8), chunks=(16, 8), dtype="<f4")
         made[:] = bank["vectors"]
-
-
-def _environment(place: Path) -> dict[str, str]:
-    return {"TTF_HOME": str(place / "home"), "TMPDIR": str(place)}
 
 
 def _damage(kind: str, place: Path, rng: random.Random) -> str:
@@ -102,23 +106,31 @@ def _damage(kind: str, place: Path, rng: random.Random) -> str:
     return bad.name
 
 
-def _problems(
-    commands: ForkedCommands, kind: str, bad: str, place: Path, verdict: Verdict
-) -> Iterator[str]:
-    for words in _commands(kind, bad):
-        did = commands.run(words.split(), place, _environment(place))
-        verdict.phases[COMMANDS] += 1
-        verdict.saw(seconds=did.seconds, MB=did.peak_bytes >> 20)
-        problem = did.problem or _misread(kind, words, did, place, verdict)
-        if problem:
-            yield f"{place.name}: ttf {words}: {problem}"
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    commands: BothWays
+    told: ResultsTold
+    verdict: Verdict
 
+    def problems(self, kind: str, bad: str, place: Path) -> Iterator[str]:
+        for words in _commands(kind, bad):
+            did, otherwise = self.commands.run(words.split(), place)
+            self.verdict.phases[COMMANDS] += 1
+            self.verdict.saw(seconds=did.seconds, MB=did.peak_bytes >> 20)
+            problem = did.problem or otherwise or self._misread(kind, words, did, place)
+            if problem:
+                yield f"{place.name}: ttf {words}: {problem}"
 
-def _misread(kind: str, words: str, did: Did, place: Path, verdict: Verdict) -> str:
-    if kind not in STORES or did.code or not can_be_judged(words):
+    def _misread(self, kind: str, words: str, did: Did, place: Path) -> str:
+        if did.code:
+            return ""
+        if kind == "run" and self.told.can_be_judged(words, place):
+            self.verdict.phases[ACCEPTED] += 1
+            return self.told.wrong_results(words, did, place)
+        if kind in STORES and can_be_judged(words):
+            self.verdict.phases[ACCEPTED] += 1
+            return wrong_values(words, place, place / "good")
         return ""
-    verdict.phases[ACCEPTED] += 1
-    return wrong_values(words, place, place / "good")
 
 
 def _commands(kind: str, bad: str) -> Iterator[str]:

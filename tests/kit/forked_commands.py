@@ -4,6 +4,7 @@ each with its time, its memory and its end."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -11,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 LONGEST_S: Final = 10.0
 MOST_BYTES: Final = 1 << 30
+_TTF: Final = Path(sys.executable).with_name("ttf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,27 +87,73 @@ class ForkedCommands:
         self._process.communicate()
 
 
-def main() -> None:
-    # What commands import, once; nothing that starts a thread.
-    import torch
+def run_ordinary(
+    words: list[str], folder: Path, environment: Mapping[str, str], *, longest_s: float = LONGEST_S
+) -> Did:
+    """The same command in a process that starts a Python of its own, as a user does it."""
 
+    def start(out: int, err: int) -> int:
+        process = subprocess.Popen(
+            [str(_TTF), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        process.returncode = 0  # `_measured` waits for it
+        return process.pid
+
+    return Did(**_measured(start, longest_s))
+
+
+def main() -> None:
+    _import_what_commands_import()
+    for line in sys.stdin:
+        request = json.loads(line)
+
+        def start(out: int, err: int, request: dict[str, Any] = request) -> int:
+            child = os.fork()
+            if not child:
+                _be_the_command(request, out, err)
+            return child
+
+        print(json.dumps(_measured(start, request["longest_s"])), flush=True)
+
+
+def _import_what_commands_import() -> None:
+    """Once; nothing that starts a thread or a team of OpenMP."""
+    import jinja2  # noqa: F401
+    import numpy.ctypeslib
+    import numpy.ma
+    import torch
+    import ttf_devices.cpu
+    import ttf_miners.exact_miner
+    import ttf_storage._npz_reader
+    import ttf_storage._npz_writer
+    import ttf_storage._zarr_reader
+    import ttf_storage._zarr_writer
+    import ttf_towers._modules
+    import zarr  # noqa: F401
+
+    import ttf.api
     import ttf.cli
     import ttf.tools.ab.study
     import ttf.tools.report.bundle
     import ttf.training.trainer  # noqa: F401
 
     torch.set_num_threads(1)
-    for line in sys.stdin:
-        print(json.dumps(_did(json.loads(line))), flush=True)
+    gc.collect()
+    gc.freeze()  # the collector of a child would copy every page
 
 
-def _did(request: dict[str, Any]) -> dict[str, Any]:
+def _measured(start: Callable[[int, int], int], longest_s: float) -> dict[str, Any]:
+    """The fields of `Did`."""
     with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err:
         began = time.monotonic()
-        child = os.fork()
-        if not child:
-            _be_the_command(request, out.fileno(), err.fileno())
-        hung, status, usage = _ended(child, began + request["longest_s"])
+        child = start(out.fileno(), err.fileno())
+        hung, status, usage = _ended(child, began + longest_s)
         return {
             "code": os.waitstatus_to_exitcode(status),
             "seconds": time.monotonic() - began,
@@ -113,7 +161,7 @@ def _did(request: dict[str, Any]) -> dict[str, Any]:
             "out": _text(out),
             "err": _text(err),
             "hung": hung,
-            "longest_s": request["longest_s"],
+            "longest_s": longest_s,
         }
 
 
