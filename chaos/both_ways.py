@@ -47,7 +47,7 @@ class BothWays:
         before.rename(place)
         other = run_ordinary(words, place, environment(place), longest_s=ORDINARY_S)
         self._verdict.saw(**{"seconds in the ordinary way": other.seconds})
-        differs = other.problem or _difference(did, other) or _other_files(forked, place)
+        differs = other.problem or difference(did, other) or _other_files(forked, place)
         if differs:
             forked.rename(f"{forked}-{self._verdict.phases[ALSO_ORDINARY]}")
             return did, f"in the ordinary way: {differs}"
@@ -61,7 +61,7 @@ def _copy(place: Path, copy: Path) -> None:
     subprocess.run(["cp", "-a", str(place), str(copy)], check=True)
 
 
-def _difference(forked: Did, other: Did) -> str:
+def difference(forked: Did, other: Did) -> str:
     if forked.code != other.code:
         return f"exit code {other.code}, forked {forked.code}: {other.err[-600:]} | {forked.err[-600:]}"  # fmt: skip
     for name, one, two in (("out", forked.out, other.out), ("err", forked.err, other.err)):

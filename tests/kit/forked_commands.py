@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import signal
@@ -19,6 +20,14 @@ from typing import Any, Final, Self
 
 LONGEST_S: Final = 10.0
 MOST_BYTES: Final = 1 << 30
+# What commands import, once; nothing that starts a thread or a team of OpenMP.
+_IMPORTED: Final = (
+    *("jinja2", "numpy.ctypeslib", "numpy.ma", "zarr"),
+    *("ttf_devices.cpu", "ttf_miners.exact_miner", "ttf_storage._npz_reader"),
+    *("ttf_storage._npz_writer", "ttf_storage._zarr_reader", "ttf_storage._zarr_writer"),
+    *("ttf_towers._modules", "ttf.api", "ttf.cli", "ttf.tools.ab.study"),
+    *("ttf.tools.report.bundle", "ttf.training.trainer"),
+)
 _TTF: Final = Path(sys.executable).with_name("ttf")
 
 
@@ -123,26 +132,10 @@ def main() -> None:
 
 
 def _import_what_commands_import() -> None:
-    """Once; nothing that starts a thread or a team of OpenMP."""
-    import jinja2  # noqa: F401
-    import numpy.ctypeslib
-    import numpy.ma
     import torch
-    import ttf_devices.cpu
-    import ttf_miners.exact_miner
-    import ttf_storage._npz_reader
-    import ttf_storage._npz_writer
-    import ttf_storage._zarr_reader
-    import ttf_storage._zarr_writer
-    import ttf_towers._modules
-    import zarr  # noqa: F401
 
-    import ttf.api
-    import ttf.cli
-    import ttf.tools.ab.study
-    import ttf.tools.report.bundle
-    import ttf.training.trainer  # noqa: F401
-
+    for name in _IMPORTED:
+        importlib.import_module(name)
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # the collector of a child would copy every page

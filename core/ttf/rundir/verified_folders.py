@@ -222,6 +222,7 @@ def verified_table(folder: Path) -> dict[str, Any]:
 
 FORMAT: Final = 2
 CHECKPOINT: Final = "checkpoint.json"
+_OWN_DIGEST: Final = "document_sha256"
 CHECKPOINT_AREA: Final = "checkpoint"
 _PREFIX: Final = "step-"
 _MOST_DIGITS: Final = 19
@@ -261,6 +262,17 @@ def newest_step(folder: Path) -> int:
 def digest_of(manifest: Mapping[str, Any]) -> str:
     # Of the manifest's own content, whose numbers matter as much as the tensors.
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def with_own_digest(document: Mapping[str, Any]) -> dict[str, Any]:
+    """For a document whose numbers decide results, and that only ttf writes."""
+    return {**document, _OWN_DIGEST: digest_of(document)}
+
+
+def matches_own_digest(document: Mapping[str, Any]) -> bool:
+    """True as well if it has none, as earlier versions wrote it."""
+    rest = {name: value for name, value in document.items() if name != _OWN_DIGEST}
+    return _OWN_DIGEST not in document or bool(document[_OWN_DIGEST] == digest_of(rest))
 
 
 def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = False) -> str:

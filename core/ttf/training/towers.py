@@ -27,8 +27,9 @@ from ttf.host import plugins
 from ttf.host.options import checked
 from ttf.rundir.confined import open_named, read_json, sha256_file
 from ttf.rundir.documents import MODEL_CONFIG
-from ttf.rundir.durable import write_json
+from ttf.rundir.durable import finite, write_json
 from ttf.rundir.removing import folder_written_whole
+from ttf.rundir.verified_folders import matches_own_digest, with_own_digest
 from ttf.text.shell import quoted
 from ttf.training.checkpoint import save_tensors
 
@@ -191,18 +192,16 @@ def save_model(
     these weights, empty if they were not evaluated."""
     with folder_written_whole(folder) as temp:
         digest = save_tensors(weights, temp / WEIGHTS)
-        write_json(
-            temp / MODEL_CONFIG,
-            {
-                "format": 1,
-                "query": query.to_json(),
-                "doc": doc.to_json(),
-                "loss": loss.model_dump(mode="json"),
-                "weights_sha256": digest,
-                "step": step,
-                "metrics": dict(metrics),
-            },
-        )
+        config = {
+            "format": 1,
+            "query": query.to_json(),
+            "doc": doc.to_json(),
+            "loss": loss.model_dump(mode="json"),
+            "weights_sha256": digest,
+            "step": step,
+            "metrics": dict(metrics),
+        }
+        write_json(temp / MODEL_CONFIG, with_own_digest(finite(config)))
     return digest
 
 
@@ -216,6 +215,8 @@ def load_model(folder: Path) -> TwoTower:
         )
     try:
         config = read_json(folder / MODEL_CONFIG, run)
+        if not matches_own_digest(config):
+            raise ValueError(f"{MODEL_CONFIG} does not match its own SHA-256")
         if sha256_file(folder / WEIGHTS, run) != config["weights_sha256"]:
             raise ValueError(f"{WEIGHTS} does not match its recorded SHA-256")
         query = TowerSpec.from_json("query", config["query"])

@@ -99,11 +99,17 @@ def read_meta(folder: Path, root: Path, where: str) -> ArrayMeta:
     with _understood(f"{where}: {path.name}"):
         raw = _bytes_of(path, root)
         values = json.loads(raw)
+        _require_version(values, 3 if path.name == "zarr.json" else 2)
         if path.name == "zarr.json":
             return _version_3(values, raw)
         extra = folder / ".zattrs"
         attributes = json.loads(_bytes_of(extra, root)) if extra.exists() else {}
         return _version_2(values, raw, attributes)
+
+
+def _require_version(values: Mapping[str, Any], version: int) -> None:
+    if values["zarr_format"] != version:
+        raise ValueError(f"zarr_format is {values['zarr_format']!r}, not {version}")
 
 
 def parsed_meta(values: Mapping[str, Any], where: str) -> ArrayMeta:

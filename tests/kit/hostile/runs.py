@@ -17,6 +17,8 @@ from tests.kit.hostile.table import (
     hostile,
 )
 
+from ttf.rundir.verified_folders import with_own_digest
+
 # --- runs: links ----------------------------------------------------------------------------------
 
 
@@ -242,8 +244,9 @@ def _numbers(place: Place) -> None:
 def _model(place: Place, change: Callable[[dict[str, Any]], None]) -> None:
     config = place.run / "model" / "config.json"
     document = json.loads(config.read_text())
+    document.pop("document_sha256")
     change(document)
-    config.write_text(json.dumps(document))
+    config.write_text(json.dumps(with_own_digest(document)))
 
 
 @hostile("the model asks for other towers", "eval run")

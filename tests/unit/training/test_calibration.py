@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from tests.kit.small_training import World, open_small
 
+from ttf.errors import ArtifactDamaged
 from ttf.training.calibration.choose import GRID, choose
 from ttf.training.calibration.hubness import by_positive
 from ttf.training.calibration.ranks import Ranked, ranks_by_factor
 from ttf.training.calibration.sample import MOST_RANKED, draw_documents, draw_pairs
-from ttf.training.calibration.work import WORK, Work
+from ttf.training.calibration.stored import BankCalibration, bank_of, save_bank
+from ttf.training.calibration.work import AREA, WORK, Work
 
 RNG = np.random.default_rng(0)
 
@@ -78,6 +81,18 @@ def test_a_gain_far_down_that_costs_the_top_is_none() -> None:
 
 
 # --- what is on disk in between -------------------------------------------------------------------
+
+
+def test_a_strength_that_was_changed_in_the_file_is_refused(tmp_path: Path) -> None:
+    found = BankCalibration(a=0.5, hubness=np.arange(3, dtype=np.float32))
+    save_bank(tmp_path, "bank", "weights", found)
+    read = bank_of(tmp_path, "bank", "weights")
+    assert read is not None
+    assert read.a == 0.5
+    path = tmp_path / AREA / "bank" / "manifest.json"
+    path.write_text(path.read_text().replace('"a": 0.5', '"a": 5.0'))
+    with pytest.raises(ArtifactDamaged, match=r"manifest\.json does not match its own SHA-256"):
+        bank_of(tmp_path, "bank", "weights")
 
 
 def test_a_part_that_does_not_read_back_is_none(tmp_path: Path) -> None:

@@ -223,6 +223,20 @@ def test_finished_towers_come_back_with_their_options(data: Dataset, tmp_path: P
     assert all(torch.equal(v, made.weights()[k]) for k, v in found.state_dict().items())
 
 
+def test_towers_whose_description_was_changed_are_refused(data: Dataset, tmp_path: Path) -> None:
+    save(tmp_path / "model", World(data))
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    other = "dot" if config["loss"]["similarity"] == "cosine" else "cosine"
+    config["loss"]["similarity"] = other  # Loads as well, and gives other results.
+    path.write_text(json.dumps(config))
+    with pytest.raises(ArtifactDamaged, match="config.json does not match its own SHA-256"):
+        load_model(tmp_path / "model")
+    del config["document_sha256"]  # As an earlier version wrote it.
+    path.write_text(json.dumps(config))
+    assert load_model(tmp_path / "model").unit == (other == "cosine")
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 @pytest.mark.parametrize("harm", ["cut", "flipped"])
 def test_damaged_towers_are_refused(data: Dataset, tmp_path: Path, name: str, harm: str) -> None:

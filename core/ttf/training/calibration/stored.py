@@ -22,9 +22,15 @@ from ttf.data.vectors import npy_header
 from ttf.errors import ArtifactDamaged
 from ttf.rundir.calibration_facts import CALIBRATION, CalibrationFacts
 from ttf.rundir.confined import open_inside, read_json
-from ttf.rundir.durable import write_json, write_manifest, write_new
+from ttf.rundir.durable import json_bytes, write_json, write_new
 from ttf.rundir.removing import folder_written_whole
-from ttf.rundir.verified_folders import MANIFEST, file_problem, folder_key
+from ttf.rundir.verified_folders import (
+    MANIFEST,
+    file_problem,
+    folder_key,
+    matches_own_digest,
+    with_own_digest,
+)
 from ttf.training.calibration.work import AREA
 
 FORMAT: Final = 1
@@ -99,7 +105,8 @@ def _save(folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[A
             )
             for name, values in arrays.items()
         }
-        write_manifest(temp / MANIFEST, {"format": FORMAT, **facts}, hashes, AREA)
+        manifest = with_own_digest({"format": FORMAT, **facts, "sha256": hashes})
+        write_new(temp / MANIFEST, json_bytes(manifest), AREA)
 
 
 def _load(
@@ -109,6 +116,8 @@ def _load(
     hint = f"Delete {model / AREA} and {model / CALIBRATION}, then calibrate again: ttf calibrate"
     try:
         manifest = dict(read_json(folder / MANIFEST, run))
+        if not matches_own_digest(manifest):
+            raise ValueError(f"{MANIFEST} does not match its own SHA-256")
         if manifest["weights_sha256"] != weights:
             return {}, {}
         arrays = {}

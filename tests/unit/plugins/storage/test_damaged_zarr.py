@@ -67,6 +67,13 @@ def test_a_missing_chunk_is_bad_data_and_not_zeros(version: int, tmp_path: Path)
     assert f"the chunk {key} is missing (rows 20 to 39)" in message(path)
 
 
+@pytest.mark.parametrize("damage", [-0.0, None, 2, "3"])
+def test_a_document_of_another_format_is_not_read_as_this_one(tmp_path: Path, damage: Any) -> None:
+    path = plain(tmp_path / "a.zarr")
+    edit(path, lambda values: values.update(zarr_format=damage))
+    assert f"zarr_format is {damage!r}, not 3" in message(path)
+
+
 @pytest.mark.parametrize("compressors", [None, "auto"])
 def test_a_hole_in_a_shard_is_bad_data(compressors: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.zarr"

@@ -1,0 +1,30 @@
+"""What the campaign of damaged files takes for equal, and for different."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chaos.both_ways import difference
+from tests.kit.forked_commands import Did
+
+DID = Did(
+    code=0,
+    seconds=1.0,
+    peak_bytes=1,
+    out="queries 64 x 40\nindex 0.3273 s\nhead 12.5 MB, 3 GB/s\n",
+    err="note: torch was loaded before, so ...\nencode took 74 ms\n",
+    hung=False,
+    longest_s=10.0,
+)
+
+
+def test_commands_that_differ_only_in_what_they_measured_agree() -> None:
+    out = "queries 64 x 40\nindex 12 ms\nhead 9 kB, 800 MB/s\n"
+    other = replace(DID, seconds=8.0, out=out, err="encode took 1.2 s\n")
+    assert difference(DID, other) == ""
+
+
+def test_another_end_or_another_word_is_a_difference() -> None:
+    assert "exit code 3, forked 0" in difference(DID, replace(DID, code=3))
+    assert "out differs" in difference(DID, replace(DID, out="queries none\n"))
+    assert "err differs" in difference(DID, replace(DID, err=DID.err + "warning: x\n"))
