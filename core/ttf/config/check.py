@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from ttf.config.answers import answer, within_unknown
-from ttf.config.schema import EvaluateConfig, RunConfig, metric_names
+from ttf.config.evaluation_schema import EvaluateConfig
+from ttf.config.schema import RunConfig, metric_names
 from ttf.config.values import refusal, shortened, shown
 from ttf.errors import TtfError, UnknownName, suggestion
 from ttf.host import options, plugins as host

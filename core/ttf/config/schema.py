@@ -8,7 +8,7 @@ type validates them in `ttf.config.resolve`.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -32,6 +32,7 @@ from ttf.config.declare import (
     key,
     within,
 )
+from ttf.config.evaluation_schema import CalibrateConfig, EvaluateConfig
 from ttf.config.safety_schema import (
     CheckpointConfig,
     MemoryConfig,
@@ -40,6 +41,7 @@ from ttf.config.safety_schema import (
 )
 
 _WANTED_YIELD = 0.1
+MOST_CANDIDATES_OF_AUTO: Final = 200
 
 
 class WithPluginTables(Section):
@@ -124,7 +126,12 @@ class MinerConfig(WithPluginTables):
         ),
         plugin="miner",
     )
-    k: Candidates = key(200, "candidates kept per query", unit="documents")
+    k: Candidates | Auto = key(
+        "auto",
+        "candidates kept per query; auto: as many as [negatives] can draw from: 200, with a rank_to "
+        "at most that, and without margins rank_from + draw_from and the known positives",
+        unit="documents",
+    )
     negatives: CandidatesOrZero | Auto = key(
         "auto",
         "mined negatives drawn per query; 0: none; auto: 4 if a step has fewer than 1024 documents "
@@ -132,10 +139,17 @@ class MinerConfig(WithPluginTables):
         "or start of this section is set; otherwise none",
         unit="documents",
     )
-    refresh: Literal["epoch"] | Steps = key(
+    refresh: Literal["epoch", "auto"] | Steps = key(
         "epoch",
-        "how often candidates are mined again: every epoch, or every N steps",
+        "how often candidates are mined again: every epoch, or every N steps; auto: every epoch, or "
+        "every 2 or 4 epochs while the old negatives stay hard",
         unit="optimizer steps",
+    )
+    queries: Literal["encode", "reuse"] = key(
+        "encode",
+        "vectors of the queries that candidates are mined for; encode: all are encoded anew; reuse: "
+        "those that training computed in the last epoch, with dropout and up to an epoch old, which "
+        "costs nothing (only if the document tower is not trained)",
     )
     start: Literal["epoch"] | StepsOrZero = key(
         0,
@@ -168,6 +182,15 @@ class MinerConfig(WithPluginTables):
         """`negatives` of a run whose "auto" is settled."""
         assert isinstance(self.negatives, int)
         return self.negatives
+
+    @property
+    def keeps_queries(self) -> bool:
+        return self.queries == "reuse" and self.negatives not in (0, "auto")
+
+    @property
+    def num_candidates(self) -> int:
+        """`k`; the most where nothing has settled "auto", because nothing draws: `ttf mine`."""
+        return MOST_CANDIDATES_OF_AUTO if isinstance(self.k, str) else self.k
 
 
 class NegativesConfig(Section):
@@ -296,55 +319,6 @@ class DeviceConfig(WithPluginTables):
     )
     precision: Literal["fp32", "bf16", "auto"] = key(
         "auto", "number format of matrix products in the towers; auto: recommended by the device"
-    )
-
-
-class EvaluateConfig(Section):
-    """When the towers are evaluated, and which weights are kept."""
-
-    every: Literal["epoch", "end"] | Steps | Auto = key(
-        "auto",
-        "how often: each epoch, every N optimizer steps, or only at the end; auto: each epoch, or "
-        "less often if all evaluations would take more than 15% of the work of the training",
-        unit="optimizer steps",
-    )
-    k: tuple[Annotated[int, within(1, MOST_ROWS)], ...] = key(
-        (1, 10, 100, 500),
-        "numbers k for which recall@k is computed",
-        unit="documents",
-        max_length=32,
-    )
-    metric: Name = key("recall@10", "the metric that decides which weights are the best")
-    patience: Annotated[int, within(0, 1_000_000)] | Auto = key(
-        "auto",
-        "stop after N evaluations without improvement; 0: never; auto: a third of the run's "
-        "evaluations, at least 3; never if there are gates or the last weights are kept",
-        unit="evaluations",
-    )
-    keep_best: bool = key(
-        True, "true: end with the weights of the best evaluation; false: with the last weights"
-    )
-    above_chance: bool = key(
-        True,
-        "true: a run of at least one epoch ends with exit code 7 if its model ranks no better "
-        "than chance, before and after training; the model is kept",
-    )
-
-
-class CalibrateConfig(Section):
-    """The correction for hubs: documents that are near to queries of all kinds are ranked lower."""
-
-    enabled: bool | Auto = key(
-        "auto",
-        "after training, lower each document's score by `a` times its mean similarity to its "
-        "nearest training queries; held-out training pairs choose `a`, and without evidence of a "
-        "gain nothing is changed; auto: from 1000 training pairs on; true: with any number",
-    )
-    neighbours: Annotated[int, within(1, 1000)] = key(
-        20, "nearest training queries that a document is compared with", unit="queries"
-    )
-    sample: Annotated[int, within(1, 1_000_000)] = key(
-        20_000, "training queries among which they are looked for, at most", unit="queries"
     )
 
 

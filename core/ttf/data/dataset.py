@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -226,6 +227,19 @@ class Split:
 
     def batch(self, rows: NDArray[np.int64], buffers: Buffers | None = None) -> QueryBatch:
         return self.queries.batch(self.keep[rows], buffers)
+
+    def batches(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[QueryBatch]:
+        """The inputs of these rows, part by part; the next part is read while the caller computes."""
+        buffers = Buffers()
+        with ThreadPoolExecutor(1, "ttf-gather") as reader:
+            coming = [reader.submit(self.batch, part, buffers) for part in parts[:1]]
+            for part in parts[1:]:
+                ready = coming.pop().result()
+                coming.append(reader.submit(self.batch, part, buffers))
+                yield ready
+                del ready  # its memory is used again
+            for last in coming:
+                yield last.result()
 
     def will_need(self, rows: NDArray[np.int64]) -> None:
         self.queries.will_need(self.keep[rows])

@@ -60,7 +60,9 @@ def choose_miner(
     """
     if miner.name != AUTO:
         return miner.name, ""
-    work = Workload(rows=rows, dim=dim, queries=queries, k=miner.k, refreshes=refreshes)
+    work = Workload(
+        rows=rows, dim=dim, queries=queries, k=miner.num_candidates, refreshes=refreshes
+    )
     context = MinerContext(
         threads=threads, seed=seed, deterministic=miner.deterministic, budget_bytes=budget_bytes
     )

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ttf.contracts import TowerCost
+from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
     from ttf.config.schema import MinerConfig
     from ttf.data.dataset import Dataset
     from ttf.data.order import Order
+    from ttf.training.towers import TowerSpec
 
 ENOUGH_CANDIDATES: Final = 1024
 MEMORY_BANK_MOST: Final = 50_000
@@ -32,7 +34,7 @@ _SCAN: Final = 1.5
 _ROUND: Final = 20e9
 _WORKER: Final = 60e9
 # Whoever sets one of these wants to mine.
-_OF_MINING: Final = ("name", "k", "refresh", "start")
+_OF_MINING: Final = ("name", "k", "refresh", "queries", "start")
 _MINING_SHARE: Final = 0.25  # Beside a memory bank it gained 0.03 points: it must be cheap.
 _EVALUATION_SHARE: Final = 0.15
 _SHORT: Final = 60e9  # Less than a second altogether: not worth leaving out.
@@ -51,6 +53,8 @@ class Work:
     steps: int
     others: int  # Documents a query is compared with besides those of the step.
     rounds: int  # Of mining, if there is any.
+    # After the first, rounds use the query vectors that training computed.
+    reuses_queries: bool = False
 
     @property
     def samples(self) -> int:
@@ -67,8 +71,13 @@ class Work:
     @property
     def mining(self) -> float:
         """Of all rounds, in operations of the training."""
-        queries = min(self.order.size, -(-self.steps * self.samples // self.rounds))
-        return _WORKER + self.rounds * (_ROUND + self._pass(queries))
+        queries = self.queries_of_a_round
+        known = (self.rounds - 1) * queries * self.query.forward_flops * self.reuses_queries
+        return _WORKER + self.rounds * (_ROUND + self._pass(queries)) - known
+
+    @property
+    def queries_of_a_round(self) -> int:
+        return min(self.order.size, -(-self.steps * self.samples // self.rounds))
 
     @property
     def evaluation(self) -> float:
@@ -115,8 +124,32 @@ def choose_negatives(miner: MinerConfig, work: Work) -> tuple[int, str]:
             f"{_MINING_SHARE:g} does not pay"
         )
     return MINED, (
-        f"a step has only {work.samples:,} documents of its own, and mining takes about "
-        f"{share:.2g} times the work of the training"
+        f"a step has only {work.samples:,} documents of its own, and mining takes at most "
+        f"{_MINING_SHARE:g} times the work of the training"
+    )
+
+
+def refuse_reuse(miner: MinerConfig, doc: TowerSpec) -> None:
+    """Raises ConfigError if the vectors of earlier steps cannot be compared with the documents."""
+    if miner.queries == "reuse" and doc.cost().parameters:
+        raise ConfigError(
+            'miner.queries = "reuse" needs a document tower without trainable weights, but the '
+            f"document tower {doc.name!r} is trained: the documents are encoded anew for each "
+            "round, and queries of earlier steps do not fit them.",
+            hint='Use --doc-tower identity, or miner.queries = "encode".',
+        )
+
+
+def said_of_mining(work: Work) -> str:
+    """What mining will cost, in one line."""
+    rounds = f"{work.rounds} round{'s' * (work.rounds > 1)}"
+    reused = ""
+    if work.reuses_queries and work.rounds > 1:
+        reused = ", with query vectors from the training after the first round"
+    return (
+        f"Mining takes about {work.mining / work.training:.2g} times the work of the training: "
+        f"{rounds} of {work.queries_of_a_round:,} queries against {work.documents:,} documents"
+        f"{reused}."
     )
 
 

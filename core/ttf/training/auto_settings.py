@@ -20,12 +20,15 @@ from ttf.data.order import Order
 from ttf.errors import ConfigError
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
+from ttf.mining.negatives import candidates_needed
 from ttf.training.auto_choices import (
     Work,
     choose_evaluations,
     choose_memory_bank,
     choose_negatives,
     choose_tower,
+    refuse_reuse,
+    said_of_mining,
 )
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.calibration.sample import is_enough
@@ -69,6 +72,9 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.settle(_BEFORE_THE_STEP)
     draft.plan = _step_as_cut(draft)
     draft.settle(_AFTER_THE_STEP)
+    if draft.config.miner.negatives and draft.total_steps:
+        refuse_reuse(draft.config.miner, draft.specs.doc)
+        draft.notes.append(said_of_mining(draft.work))
     refuse_late_gates(draft.config.gates, draft.total_steps, draft.order)
     settled, device_notes = with_device(with_options(draft.resolved), policy)
     return Decided(
@@ -167,6 +173,7 @@ class _Draft:
             steps=self.total_steps,
             others=self.data.bank.shape[0] if self.config.loss.negatives == "bank" else bank,
             rounds=num_refreshes(self.config.miner, self.order, self.total_steps),
+            reuses_queries=self.config.miner.queries == "reuse",
         )
 
 
@@ -313,6 +320,13 @@ def _negatives(draft: _Draft) -> tuple[int, str]:
     return number, reason
 
 
+def _candidates(draft: _Draft) -> tuple[int, str] | None:
+    config = draft.config
+    if not config.miner.negatives:
+        return None
+    return candidates_needed(config.negatives, draft.data.train.positives.shape[1])
+
+
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
     offered = draft.plan.samples * (1 + draft.config.miner.num_negatives)
     return choose_memory_bank(offered, draft.data.distinct_documents)
@@ -376,6 +390,7 @@ _BEFORE_THE_STEP: Final[_Table] = (
 _AFTER_THE_STEP: Final[_Table] = (
     ("memory.budget", lambda draft: (draft.budget_bytes, _BUDGET)),
     ("miner.negatives", _negatives),
+    ("miner.k", _candidates),
     ("loss.memory_bank", _memory_bank),
     ("train.grad_cache", _grad_cache),
     ("miner.name", _miner),

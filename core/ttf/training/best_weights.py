@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ttf.config.schema import EvaluateConfig
+from ttf.config.evaluation_schema import EvaluateConfig
 from ttf.contracts import EvalRecord
 
 # Fields that a checkpoint keeps, besides the weights.

@@ -279,6 +279,8 @@ class Totals:
     deviations: list[str] = field(default_factory=list)
     # What one must know to judge the result, by subject: a later text replaces an earlier one.
     notes: dict[str, str] = field(default_factory=dict)
+    # What miner.refresh = "auto" has decided, and on which sample: `ttf.training.refresh`.
+    refresh: dict[str, Any] = field(default_factory=dict)
     gates: dict[str, Any] = field(default_factory=dict)  # The `GateResult` of those judged.
 
     def restore(self, values: Mapping[str, Any]) -> None:

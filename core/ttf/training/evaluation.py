@@ -76,12 +76,13 @@ def encode_split(
 ) -> NDArray[np.float32]:
     """Returns query vectors of some rows, in eval mode; `out` may be a mapped file."""
     model.eval()
-    for start in range(0, len(rows), micro_batch):
-        here = rows[start : start + micro_batch]
-        wanted = len(here)
-        if policy.constant_shapes and wanted < micro_batch:
-            here = np.resize(here, micro_batch)
-        batch = split.batch(here)
+    parts = [rows[start : start + micro_batch] for start in range(0, len(rows), micro_batch)]
+    if policy.constant_shapes:
+        parts = [np.resize(part, micro_batch) for part in parts]
+    for start, here, batch in zip(
+        range(0, len(rows), micro_batch), parts, split.batches(parts), strict=True
+    ):
+        wanted = min(micro_batch, len(rows) - start)
         x = policy.to_device(torch.from_numpy(batch.x))
         lengths = None if batch.lengths is None else torch.from_numpy(batch.lengths)
         with policy.autocast(precision):
@@ -145,6 +146,20 @@ def positive_scores(
 ) -> torch.Tensor:
     """Score of each query with each of its positives; -inf for padding."""
     return _scores_and_lengths(q_QD, known_QP, documents)[0]
+
+
+def lowest_positive_scores(
+    queries_QD: NDArray[np.float32], known_QP: NDArray[np.int64], documents: Documents
+) -> NDArray[np.float32]:
+    """Of each query's positives; infinity if it has none. `queries_QD` may be a mapped file."""
+    out = np.empty(len(known_QP), dtype=np.float32)
+    for start in range(0, len(known_QP), _TILE_ROWS):
+        here = slice(start, start + _TILE_ROWS)
+        q_BD = torch.from_numpy(np.array(queries_QD[here]))
+        scores = positive_scores(q_BD, known_QP[here], documents)
+        present = torch.from_numpy(known_QP[here] >= 0)
+        out[here] = torch.where(present, scores, torch.inf).amin(1).numpy()
+    return out
 
 
 def _scores_and_lengths(

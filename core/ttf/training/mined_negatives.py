@@ -1,9 +1,10 @@
 """Mined negatives during training: when to mine, for which queries, and how to draw.
 
 The refresh steps cut a run into windows. At the start of a window, the queries of the window are
-encoded and mined into a candidate table, which is durable before its first use. A table's name is a
-hash of its inputs (weights, data, miner, rows). A table that exists already, from before a restart
-or named by a checkpoint, is used and not mined again.
+encoded (or taken from the training: `ttf.training.reused_queries`) and mined into a candidate
+table, which is durable before its first use. A table's name is a hash of its inputs (weights, data,
+miner, rows). A table that exists already, from before a restart or named by a checkpoint, is used
+and not mined again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import os
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,32 +25,26 @@ from numpy.typing import NDArray
 from ttf.data.loader import DrawNegatives
 from ttf.data.order import key
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
-from ttf.incidents.classify import classify
-from ttf.incidents.death import Death
-from ttf.incidents.writing import write_incident
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import CandidateTable
 from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_report
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
-from ttf.rundir.confined import found_json
 from ttf.rundir.disk_retry import StorageRetry
-from ttf.rundir.documents import Incident
 from ttf.rundir.durable import write_json
 from ttf.rundir.flight_record import Phase
-from ttf.rundir.incident_files import INCIDENT
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_at_once, remove_leftovers
-from ttf.rundir.typed_json import typed
-from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, newest_first, step_of
-from ttf.text.secrets import Secrets
+from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA
 from ttf.training.checkpoint import Totals
-from ttf.training.evaluation import encode_split, positive_scores
+from ttf.training.evaluation import encode_split, lowest_positive_scores
+from ttf.training.miner_deaths import record_death
+from ttf.training.refresh import Refreshes
+from ttf.training.reused_queries import ReusedQueries
 from ttf.training.schedule import Window, window_of
 from ttf.training.session import Session
 
-_SCORE_ROWS = 1024
 _FEW = "few negatives"
 
 
@@ -64,6 +59,8 @@ class Round:
     # Exact miners only: the share of answers that the first pass certified.
     certificate_rate: float | None = None
     reused: bool = False
+    # Queries whose vectors training had computed.
+    from_training: int = 0
     deaths: list[str] = field(default_factory=list)
 
 
@@ -88,13 +85,16 @@ class MinedNegatives:
         self._table: CandidateTable | None = None
         self._window: Window | None = None
         self._round = Round()
+        keeps = self._settings.keeps_queries
+        self._reused = ReusedQueries(session, totals) if keeps else None
+        self._refreshes = Refreshes(session, totals) if self._settings.refresh == "auto" else None
         self.table_key = ""  # A resumed run sets it to the table of its current window.
         self._workers = MinerWorkers(
             isolation=self._settings.isolation,
             say=self._say,
             logs=session.folder.incidents,
             beat=session.link.check_stop,
-            on_death=self._miner_died,
+            on_death=partial(record_death, session),
         )
 
     def __call__(self, step: int) -> tuple[DrawNegatives | None, int]:
@@ -105,7 +105,7 @@ class MinedNegatives:
             return None, window.stop
         if window != self._window:
             self._table = self._open_or_mine(window, step)
-            self._window = window
+            self._window = window = self._window_of(step)
         assert self._table is not None
         return partial(self._draw, self._table), window.stop
 
@@ -115,6 +115,24 @@ class MinedNegatives:
         window = self._window_of(step)
         return self.table_key if window.mined and step > window.start else ""
 
+    def keep_queries(self, step: int, queries_SD: torch.Tensor) -> None:
+        """Keeps the vectors that a step computed, if the next round uses them."""
+        window = self._window_of(step)
+        decided = self._session.decided
+        soon = window.stop - step <= decided.order.steps_per_epoch
+        if self._reused is not None and soon and window.stop < decided.total_steps:
+            self._reused.keep(step, queries_SD)
+
+    def make_durable(self) -> None:
+        """What must not be behind a checkpoint. For the checkpoint thread. Raises StorageError."""
+        if self._reused is not None:
+            self._reused.kept.make_durable()
+
+    def remove_unneeded(self) -> None:
+        """What no checkpoint of the run needs any more. Raises StorageError."""
+        if self._reused is not None:
+            self._reused.remove_unneeded()
+
     def release(self) -> None:
         """Frees what mining holds between rounds: the idle worker, or the index in memory."""
         self._workers.release()
@@ -122,11 +140,14 @@ class MinedNegatives:
     def close(self) -> None:
         """Ends the worker, and removes tables that could not be removed before."""
         self._workers.close()
+        if self._reused is not None:
+            self._reused.kept.close()
         remove_leftovers(self._folder, self._session.folder.path)
 
     def _window_of(self, step: int) -> Window:
         decided = self._session.decided
-        return window_of(step, decided.total_steps, decided.order, self._settings)
+        window = window_of(step, decided.total_steps, decided.order, self._settings)
+        return window if self._refreshes is None else self._refreshes.window_of(step, window)
 
     def _draw(
         self, table: CandidateTable, step: int, rows: NDArray[np.int64], known: NDArray[np.int64]
@@ -141,8 +162,11 @@ class MinedNegatives:
         if self.table_key and step > window.start:
             return CandidateTable.load(self._folder / self.table_key)
         session = self._session
-        rows = session.decided.order.rows_between(window.start, window.stop)
+        stop = window.stop if self._refreshes is None else self._refreshes.latest_stop(window)
+        rows = session.decided.order.rows_between(window.start, stop)
         table = self._mine_with_retry(rows, step)
+        if self._refreshes is not None:
+            window = self._refreshes.decide(window, table)
         known = session.data.train.known(rows)
         report = yield_report(table, known, session.config.negatives)
         session.link.flight.mined(step, window.stop)
@@ -173,6 +197,7 @@ class MinedNegatives:
                 "negative_score": report.negative_score,
                 "positive_score": report.positive_score,
                 **vars(self._round),
+                **({} if self._refreshes is None else self._refreshes.figures),
             }
         )
 
@@ -192,26 +217,27 @@ class MinedNegatives:
         )
         while True:
             try:
-                table = self._load_or_mine_readable(rows)
+                table = self._load_or_mine_readable(rows, step)
                 break
             except StorageError as error:
                 retry.wait_or_raise(error)
         flight.enter(Phase.DATA, step)
         return table
 
-    def _load_or_mine_readable(self, rows: NDArray[np.int64]) -> CandidateTable:
+    def _load_or_mine_readable(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
         try:
             try:
-                return self._load_or_mine(rows)
+                return self._load_or_mine(rows, step)
             except _Unreadable as error:  # a disk that lied once need not do so again
                 self._say(f"{error} ttf repeats the mining.")
-                return self._load_or_mine(rows)
+                return self._load_or_mine(rows, step)
         except OSError as error:
             raise storage_error(error, str(self._folder)) from error
 
-    def _load_or_mine(self, rows: NDArray[np.int64]) -> CandidateTable:
+    def _load_or_mine(self, rows: NDArray[np.int64], step: int) -> CandidateTable:
         self._round = Round()
-        name = _table_name(self._session, self.miner, rows)
+        kept = b"" if self._reused is None else self._reused.look(step)
+        name = _table_name(self._session, self.miner, rows, kept)
         table = self._load_existing(self._folder / name)
         return table if table is not None else self._mine_table(rows, name)
 
@@ -239,7 +265,9 @@ class MinedNegatives:
                 rows=rows,
                 ids=np.load(report.ids_path, mmap_mode="r"),
                 scores=np.load(report.scores_path, mmap_mode="r"),
-                positive_scores=_lowest_positive(session, queries, rows),
+                positive_scores=lowest_positive_scores(
+                    queries, session.data.train.known(rows), session.parts.documents
+                ),
                 key=name,
                 version="0" if session.parts.documents.fixed else name,
                 miner=report.miner,
@@ -261,6 +289,16 @@ class MinedNegatives:
             path, mode="w+", dtype=np.float32, shape=(len(rows), session.parts.documents.dim)
         )
         _allocate(out)
+        if self._reused is None:
+            self._encode_into(out, rows)
+        else:
+            self._round.from_training = self._reused.fill(out, rows, self._encode_into)
+        out.flush()
+        self._round.encode_s = time.perf_counter() - began
+        return out
+
+    def _encode_into(self, out: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+        session = self._session
         encode_split(
             session.parts.model,
             session.data.train,
@@ -271,9 +309,6 @@ class MinedNegatives:
             out=out,
             progress=session.advance,
         )
-        out.flush()
-        self._round.encode_s = time.perf_counter() - began
-        return out
 
     def _search(self, scratch: Path, num_queries: int) -> MiningReport:
         session = self._session
@@ -284,7 +319,7 @@ class MinedNegatives:
         job = MiningJob(
             bank=documents.reference(scratch),
             queries=str(scratch / "queries.npy"),
-            k=min(settings.k, documents.rows),
+            k=min(settings.num_candidates, documents.rows),
             miner=self.miner,
             options=settings.options_of(self.miner),
             context=miner_context(session.config, session.policy.threads, budget),
@@ -323,58 +358,21 @@ class MinedNegatives:
             )
         self._totals.miner = miner
 
-    def _miner_died(self, death: Death, remedy: str) -> None:
-        session = self._session
-        folder = session.folder
-        death = replace(death, flight=session.link.flight.read())
-        finding = classify(death)
-        try:
-            incident = write_incident(
-                folder.incidents,
-                death,
-                finding,
-                applied=remedy,
-                lost_steps=0,
-                checkpoint_step=next(map(step_of, newest_first(folder.checkpoints)), -1),
-                secrets=Secrets(command=session.link.command),
-            )
-        except StorageError as error:
-            self._say(f"The incident could not be written: {error}")
-            return
-        self._say(f"Incident {incident}, {finding.name}: {finding.explanation}")
-        session.observers.ttf_incident(
-            incident=typed(
-                found_json(folder.incidents / incident / INCIDENT, folder.path), Incident
-            )
-        )
 
-
-def _lowest_positive(
-    session: Session, queries: NDArray[np.float32], rows: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    out = np.empty(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), _SCORE_ROWS):
-        here = slice(start, start + _SCORE_ROWS)
-        known = session.data.train.known(rows[here])
-        q_BD = torch.from_numpy(np.array(queries[here]))
-        scores = positive_scores(q_BD, known, session.parts.documents)
-        out[here] = torch.where(torch.from_numpy(known >= 0), scores, torch.inf).amin(1).numpy()
-    return out
-
-
-def _table_name(session: Session, miner: str, rows: NDArray[np.int64]) -> str:
-    """A hash of everything the table depends on."""
+def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: bytes) -> str:
+    """A hash of everything the table depends on; `kept`: of query vectors that are used again."""
     digest = hashlib.sha256()
     for name, tensor in session.parts.model.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     digest.update(rows.tobytes())
+    digest.update(kept)
     settings = session.config.miner
     facts = (
         session.data.fingerprint,
         miner,
         sorted(settings.options_of(miner).items()),
-        settings.k,
+        settings.num_candidates,
         settings.deterministic,
         session.config.train.seed,
     )

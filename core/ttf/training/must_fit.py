@@ -100,7 +100,7 @@ def _disk(decided: Decided, data: Dataset) -> Iterator[Need]:
     if not decided.mined_steps:
         return
     queries = min(len(data.train), decided.mined_steps * decided.plan.samples)
-    k = min(miner.k, data.bank.shape[0])
+    k = min(miner.num_candidates, data.bank.shape[0])
     yield Need(
         what="the table of mined candidates",
         bytes=queries * k * ENTRY_BYTES,

@@ -83,7 +83,7 @@ class Recorder:
             # queues what it has saved.
             on_saved=lambda step, path, s: self._newly_saved.put((step, path, s)),
             say=session.reporter.note,
-            sync_first=metrics.make_durable,
+            sync_first=self._make_durable,
             stop_asked=session.link.stop.asked,
         )
         self._probe = Probe(
@@ -276,8 +276,14 @@ class Recorder:
         kept = {self._saver.table, self._mined.table_key}
         try:
             prune_tables(self._session.folder.path, kept)
+            self._mined.remove_unneeded()
         except StorageError as error:
             self._session.reporter.note(str(error))
+
+    def _make_durable(self) -> None:
+        # In the checkpoint thread: what must not be behind a checkpoint.
+        self._metrics.make_durable()
+        self._mined.make_durable()
 
     def _note_peak(self) -> None:
         totals = self._state.totals

@@ -122,7 +122,7 @@ def window_of(step: int, total: int, order: Order, miner: MinerConfig) -> Window
         return Window(start=0, stop=min(first, total), mined=False)
     every = _refresh_every(miner, order)
     # Epoch refreshes lie at epoch boundaries, wherever the first mined step is.
-    origin = 0 if miner.refresh == "epoch" else first
+    origin = first if isinstance(miner.refresh, int) else 0
     index = (step - origin) // every
     start = max(first, origin + index * every)
     return Window(start=start, stop=min(origin + (index + 1) * every, total), mined=True)
@@ -141,4 +141,5 @@ def num_refreshes(miner: MinerConfig, order: Order, total: int) -> int:
 
 
 def _refresh_every(miner: MinerConfig, order: Order) -> int:
-    return order.steps_per_epoch if miner.refresh == "epoch" else miner.refresh
+    # With "auto" each epoch is a window of its own, until the run decides that some share a table.
+    return miner.refresh if isinstance(miner.refresh, int) else order.steps_per_epoch

@@ -45,6 +45,7 @@ class Computed:
 
     losses_S: torch.Tensor
     docs_KD: torch.Tensor
+    queries_SD: torch.Tensor | None = None  # Only if a mining round will use them.
     extra: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -125,8 +126,11 @@ class StepGradients:
         leaf_KD = docs_KD.detach().requires_grad_() if docs_KD.requires_grad else docs_KD
         columns = self._columns(head, leaf_KD)
         losses = []
+        queries: list[torch.Tensor] = []
         for micro in micro_batches:
             q_BD = self._encode(head, micro)
+            if self._keeps_queries:
+                queries.append(q_BD.detach())
             loss_B = self._loss(q_BD, columns, micro.start, micro.stop)
             self._enter_backward()
             (loss_B.sum() / len(head.rows)).backward()  # type: ignore[no-untyped-call]
@@ -136,16 +140,19 @@ class StepGradients:
         if docs_KD.requires_grad:
             assert leaf_KD.grad is not None
             docs_KD.backward(leaf_KD.grad)  # type: ignore[no-untyped-call]
-        return Computed(losses_S=torch.cat(losses), docs_KD=docs_KD.detach())
+        return Computed(
+            losses_S=torch.cat(losses),
+            docs_KD=docs_KD.detach(),
+            queries_SD=torch.cat(queries) if queries else None,
+        )
+
+    @property
+    def _keeps_queries(self) -> bool:
+        return self.config.miner.keeps_queries
 
     def _cached(self, head: StepHead, micro_batches: list[MicroBatch]) -> Computed:
         if self.documents.fixed:
-            fixed_KD = self.documents.encode(head.docs)
-            columns = self._columns(head, fixed_KD)
-            losses_S = self._whole_step(
-                head, micro_batches, lambda q_SD, _: self._loss(q_SD, columns, 0, len(head.rows))
-            )
-            return Computed(losses_S=losses_S, docs_KD=fixed_KD)
+            return self._cached_with_fixed_documents(head, micro_batches)
         docs: list[torch.Tensor] = []
 
         def loss(q_SD: torch.Tensor, d_KD: torch.Tensor | None) -> torch.Tensor:
@@ -163,6 +170,21 @@ class StepGradients:
             self._leave_backward,
         )
         return Computed(losses_S=losses_S, docs_KD=docs[0])
+
+    def _cached_with_fixed_documents(
+        self, head: StepHead, micro_batches: list[MicroBatch]
+    ) -> Computed:
+        fixed_KD = self.documents.encode(head.docs)
+        columns = self._columns(head, fixed_KD)
+        queries: list[torch.Tensor] = []
+
+        def loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
+            queries.append(q_SD.detach())
+            return self._loss(q_SD, columns, 0, len(head.rows))
+
+        losses_S = self._whole_step(head, micro_batches, loss)
+        kept = queries[0] if self._keeps_queries else None
+        return Computed(losses_S=losses_S, docs_KD=fixed_KD, queries_SD=kept)
 
     def _enter_backward(self) -> None:
         self.flight.enter(Phase.BACKWARD)
@@ -231,6 +253,8 @@ class Stepper:
         self.model = gradients.model
         self.bank = gradients.bank
         self._data = data
+        # Gets the step and its query vectors, if the gradients keep them.
+        self.keep_queries: Callable[[int, torch.Tensor], None] = lambda step, queries_SD: None
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
 
     def __call__(
@@ -252,6 +276,8 @@ class Stepper:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._commit(head, computed.docs_KD)
+        if computed.queries_SD is not None:
+            self.keep_queries(head.step, computed.queries_SD)
         policy = self.gradients.policy
         if isinstance(policy, StepPacing):
             policy.step_ended()

@@ -139,6 +139,7 @@ class Trainer:
         self._selection = Selection(config=session.config.evaluate)
         totals = Totals(notes={note: note for note in session.data.notes})
         self._mined = MinedNegatives(session, metrics, totals)
+        session.parts.stepper.keep_queries = self._mined.keep_queries
         self._state = RunState(session.parts, self._mined, self._selection, totals)
         decided = session.decided
         train = session.config.train

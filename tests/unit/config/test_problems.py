@@ -35,7 +35,7 @@ def test_all_layers_report_together(tmp_path: Path) -> None:
         "run.toml:2: data.pairz: no such key. Did you mean 'pairs'?",
         "run.toml:4: train.lr: input should be a valid number (got 'fast')",
         "run.toml:5: train.epochs: input should be a valid integer (got True)",
-        "run.toml:7: miner.refresh: input should be 'epoch' or input should be a valid integer",
+        "run.toml:7: miner.refresh: input should be 'epoch' or 'auto' or input should be a valid integer",
         "run.toml:8: miner.kk: no such key. Did you mean 'k'?",
         "run.toml:9: miner.hnswlb: no miner named 'hnswlb'. Did you mean 'hnswlib'?",
         "run.toml:12: evaluate.metric: 'recall@11' is not a metric of this run. Did you mean 'recall@1",

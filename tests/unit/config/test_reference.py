@@ -82,7 +82,9 @@ def key(path: str) -> Key:
 
 
 def test_what_a_key_takes_is_said_in_words() -> None:
-    assert key("miner.refresh").takes == "'epoch', or a whole number from 1 to 1,000,000,000"
+    assert (
+        key("miner.refresh").takes == "'epoch' or 'auto', or a whole number from 1 to 1,000,000,000"
+    )
     assert key("train.grad_cache").takes == "true or false, or 'auto'"
     as_text = "text like '90s', '10m' or '2h'"
     assert key("checkpoint.every_s").takes == (

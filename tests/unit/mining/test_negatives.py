@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ttf.config.schema import NegativesConfig
 from ttf.errors import ConfigError
 from ttf.mining.miner_results import CandidateTable
-from ttf.mining.negatives import draw, remark_on_yield, yield_report
+from ttf.mining.negatives import candidates_needed, draw, remark_on_yield, yield_report
 
 
 def make_table(seed: int, queries: int, k: int, documents: int, offset: float) -> CandidateTable:
@@ -240,3 +240,44 @@ def test_a_margin_is_suggested_only_where_one_would_do(
     from ttf.mining.negatives import _margin_reaching
 
     assert _margin_reaching(np.array([largest, largest]), 0.5) == margin
+
+
+# --- miner.k = "auto" ------------------------------------------------------------------------
+
+
+@given(config=configs, seed=st.integers(0, 20))
+@settings(max_examples=100, deadline=None)
+def test_without_a_margin_or_up_to_a_rank_more_candidates_change_no_draw(
+    config: NegativesConfig, seed: int
+) -> None:
+    table = make_table(seed, queries=12, k=60, documents=100, offset=1.0)
+    known = np.stack([table.ids[:, 1], np.full(12, -1)], axis=1).astype(np.int64)
+    k, _ = candidates_needed(config, known.shape[1])
+    fewer = CandidateTable(
+        rows=table.rows,
+        ids=table.ids[:, :k],
+        scores=table.scores[:, :k],
+        positive_scores=table.positive_scores,
+        key="fewer",
+    )
+    more, less = (draw(t, table.rows, known, config, 4, seed)[0] for t in (table, fewer))
+    assert np.array_equal(more, less)
+
+
+@pytest.mark.parametrize(
+    ("keys", "number", "reason"),
+    [
+        ({}, 200, "the margin"),
+        ({"rank_to": 30}, 30, "negatives.rank_to is 30"),
+        ({"relative_margin": None}, 12, "drawn from 10 of them"),
+        ({"relative_margin": None, "rank_from": 5, "draw_from": 3}, 10, "from rank 5 on"),
+        ({"rank_from": 500}, 512, "the margin"),
+        ({"relative_margin": None, "absolute_margin": 0.1}, 200, "the margin"),
+    ],
+    ids=str,
+)
+def test_as_many_candidates_as_a_draw_can_use(
+    keys: dict[str, Any], number: int, reason: str
+) -> None:
+    found, why = candidates_needed(NegativesConfig(**keys), 2)
+    assert found == number and reason in why

@@ -54,7 +54,7 @@ def test_negatives_are_mined_where_a_step_is_small_and_mining_is_cheap(
 def test_whoever_names_a_miner_mines_and_a_default_written_out_says_nothing() -> None:
     named = MinerConfig.model_validate({"name": "hnswlib"})
     assert choose_negatives(named, work()) == (4, "miner.name is set")
-    again = MinerConfig.model_validate({"k": 200, "refresh": "epoch", "isolation": "none"})
+    again = MinerConfig.model_validate({"k": "auto", "refresh": "epoch", "isolation": "none"})
     assert choose_negatives(again, work())[0] == 0
 
 

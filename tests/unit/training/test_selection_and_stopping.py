@@ -15,8 +15,9 @@ import torch
 from hypothesis import given, settings, strategies as st
 from tests.kit.small_training import open_small
 
+from ttf.config.evaluation_schema import EvaluateConfig
 from ttf.config.resolve import resolve
-from ttf.config.schema import EvaluateConfig, MinerConfig
+from ttf.config.schema import MinerConfig
 from ttf.contracts import EvalRecord
 from ttf.data.order import Order
 from ttf.machine.devices import choose

@@ -250,14 +250,14 @@ class _Attempt:
         )
         if miner.name == AUTO:
             self.reporter.note(f"Miner: {name} ({reason})")
-        if miner.k > rows:
+        if miner.num_candidates > rows:
             self.reporter.note(
                 f"The bank has only {rows:,} rows, so the table has {rows:,} candidates per query "
-                f"instead of {miner.k:,}."
+                f"instead of {miner.num_candidates:,}."
             )
         budget = memory_budget(config.memory.budget)
         context = miner_context(config, self.threads, budget)
-        k = min(miner.k, rows)
+        k = min(miner.num_candidates, rows)
         work = Workload(rows=rows, dim=dim, queries=num_queries, k=k, refreshes=1)
         warning = above_budget(name, miner.options_of(name), work, context)
         if warning:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.config.schema import CalibrateConfig
+from ttf.config.evaluation_schema import CalibrateConfig
 from ttf.contracts import DevicePolicy, Precision, Progress, VectorSource
 from ttf.data.dataset import Split
 from ttf.data.positives import row_hashes

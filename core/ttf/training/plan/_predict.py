@@ -11,6 +11,7 @@ from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
 from ttf.mining.choose import miner_context
 from ttf.text.numbers import size
 from ttf.training.plan._calibration import calibration_items
+from ttf.training.plan._kept_queries import kept_queries
 from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
 from ttf.training.remarks import remarks
 from ttf.training.schedule import gate_results, num_evaluations, num_refreshes
@@ -129,7 +130,7 @@ def _miner_cost(
     context = miner_context(config, policy.threads, budget)
     queries = min(len(data.train), decided.total_steps * decided.plan.samples)
     rows, dim = data.bank.shape
-    cost = factory.estimate(rows, dim, queries, config.miner.k, options, context)
+    cost = factory.estimate(rows, dim, queries, config.miner.num_candidates, options, context)
     return cost, factory.traits(options, context)
 
 
@@ -200,12 +201,11 @@ def _training(
     smaller = f"--batch-size (now {batch.micro_batch:,})" if batch.micro_batch > 1 else ""
     documents = step_documents(config, choices)
     candidates = documents + choices.memory_bank
-    steps = facts.length if facts.sequence else 1
     yield Item(
         component="micro-batches in memory",
         phase="training",
-        anon_bytes=BUFFERED_BATCHES * batch.micro_batch * steps * facts.in_dim * FLOAT,
-        why=f"{BUFFERED_BATCHES} x {batch.micro_batch} x {steps} x {facts.in_dim} x 4 B",
+        anon_bytes=BUFFERED_BATCHES * batch.micro_batch * facts.length * facts.in_dim * FLOAT,
+        why=f"{BUFFERED_BATCHES} x {batch.micro_batch} x {facts.length} x {facts.in_dim} x 4 B",
         lower=smaller,
     )
     chunks = batch.samples if _whole_step(config) else batch.micro_batch
@@ -280,20 +280,24 @@ def _mining(
         why=f"{choices.refreshes} round(s) of {queries:,} queries",
         lower=f"--set memory.budget=... (now {size(memory_budget(config.memory.budget))})",
     )
-    entries = queries * config.miner.k
+    entries = queries * config.miner.num_candidates
     yield Item(
         component="mined ids and scores",
         phase="training",  # read after the search, when the miner has given its memory back
         anon_bytes=entries * ENTRY_BYTES,
-        why=f"{queries:,} x {config.miner.k} x {ENTRY_BYTES} B",
-        lower=f"--set miner.k=... (now {config.miner.k:,})" if config.miner.k > 1 else "",
+        why=f"{queries:,} x {config.miner.num_candidates} x {ENTRY_BYTES} B",
+        lower=f"--set miner.k=... (now {config.miner.num_candidates:,})"
+        if config.miner.num_candidates > 1
+        else "",
     )
+    encoded = 1 if config.miner.queries == "reuse" else choices.refreshes
+    yield from kept_queries(config, facts, choices)
     yield Item(
         component="encoded queries",
         phase="mining",
         disk_bytes=queries * facts.doc_dim * FLOAT,
-        seconds=choices.refreshes * queries * choices.query.forward_flops / flops_per_s,
-        why=f"{queries:,} x {facts.doc_dim} x 4 B, mapped",
+        seconds=encoded * queries * choices.query.forward_flops / flops_per_s,
+        why=f"{queries:,} x {facts.doc_dim} x 4 B, mapped, in {encoded} round(s)",
     )
     if not choices.doc_frozen:
         rows = facts.bank_rows
@@ -305,13 +309,12 @@ def _mining(
             seconds=choices.refreshes * rows * choices.doc.forward_flops / flops_per_s,
             why=f"{rows:,} x {facts.doc_dim} x 4 B, written for each round",
         )
-    kept = config.checkpoint.keep + 1
+    tables = min(config.checkpoint.keep + 1, choices.refreshes)
     yield Item(
         component="candidate tables",
         phase="training",
-        disk_bytes=min(kept, choices.refreshes) * entries * ENTRY_BYTES,
-        why=f"{queries:,} x {config.miner.k} x (id 8 B + score 4 B), "
-        f"{min(kept, choices.refreshes)} kept, mapped",
+        disk_bytes=tables * entries * ENTRY_BYTES,
+        why=f"{queries:,} x {config.miner.num_candidates:,} x {ENTRY_BYTES} B, {tables} kept, mapped",
     )
 
 
@@ -361,8 +364,7 @@ def _evaluation(facts: DataFacts, choices: Choices, flops_per_s: float) -> Itera
         why=f"{facts.val_pairs:,} queries, blocks of {rows:,} documents",
     )
     work = facts.val_pairs * (choices.query.forward_flops + 2 * facts.bank_rows * width)
-    if not choices.doc_frozen:
-        work += facts.bank_rows * choices.doc.forward_flops
+    work += 0 if choices.doc_frozen else facts.bank_rows * choices.doc.forward_flops
     yield Item(
         component="evaluations",
         phase="evaluation",
@@ -377,11 +379,10 @@ def _files(config: RunConfig, facts: DataFacts, choices: Choices) -> Iterator[It
     one = choices.trained_parameters * (CHECKPOINT_BYTES + best) + 8 * choices.memory_bank
     if not choices.doc_frozen:
         one += choices.memory_bank * facts.doc_dim * FLOAT
-    kept = config.checkpoint.keep + 1
     yield Item(
         component="checkpoints",
         phase="training",
-        disk_bytes=kept * one,
+        disk_bytes=(config.checkpoint.keep + 1) * one,
         why=f"{config.checkpoint.keep} kept, and one that is being written",
     )
     if config.evaluate.keep_best:

@@ -149,7 +149,9 @@ def training(run: RunFiles, found: FiledIncident) -> dict[str, Any]:
         "TEMPERATURE": value(run, "loss.temperature", 0.05),
         "LEARNING_RATE": value(run, "train.lr", 1e-3),
         "THREADS": _threads(run, "device.threads"),
-        "DEVICE": device if (device := value(run, "device.name", "cpu")) in ours("device") else "cpu",
+        "DEVICE": device
+        if (device := value(run, "device.name", "cpu")) in ours("device")
+        else "cpu",
         "PRECISION": value(run, "device.precision", "fp32"),
         "STEPS": min(MOST_STEPS, max(_FEWEST_STEPS, steps + steps // 10 + 1)),
         "MINER_LIBRARY": LIBRARIES.get(miner(run), "") if shared else "",
