@@ -27,7 +27,7 @@ from ttf.errors import NumericFailure
 from ttf.machine.gemm import padded
 from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
-from ttf.mining.scan.first_pass import GROUPS, Block
+from ttf.mining.scan.grouped_block import GROUPS, Block
 from ttf.training.documents import Corrected, Documents
 from ttf.training.towers import TwoTower
 

@@ -158,15 +158,23 @@ class HalfBank(ABC):
 
     def half(self, start: int, stop: int) -> torch.Tensor:
         """Rows in bfloat16, nearest even; read-only, may be the file itself."""
-        return self.block(start, stop).half
+        return self.block(range(start, stop)).half
 
     @abstractmethod
-    def block(self, start: int, stop: int) -> Rounded:
-        """`half` with the bounds of these rows."""
+    def block(self, ids: range) -> Rounded:
+        """`half` of rows at equal distances, with their bounds."""
 
     def full(self, start: int, stop: int) -> torch.Tensor:
         """Rows in float32 as in the bank, in memory of their own."""
-        return torch.from_numpy(read_float32(self._source, start, stop))
+        return self.full_block(range(start, stop))
+
+    def full_block(self, ids: range) -> torch.Tensor:
+        """`full` of rows at equal distances."""
+        if ids.step == 1:
+            return torch.from_numpy(read_float32(self._source, ids.start, ids.stop))
+        return torch.from_numpy(
+            gather_float32(self._source, np.arange(len(ids)) * ids.step + ids.start)
+        )
 
     def rows(
         self, ids: NDArray[np.int64], out: NDArray[np.float32] | None = None
@@ -184,8 +192,8 @@ class HalfBank(ABC):
         return into
 
     @abstractmethod
-    def some(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        """Some rows in bfloat16."""
+    def some(self, ids: NDArray[np.int64]) -> Rounded:
+        """Some rows in bfloat16, with their bounds."""
 
     @property
     @abstractmethod
@@ -231,15 +239,19 @@ class KeptHalf(HalfBank):
         super().__init__(source)
         self._files = files
 
-    def block(self, start: int, stop: int) -> Rounded:
-        return Rounded(
-            half=torch.from_numpy(self._files.bits[start:stop]).view(torch.bfloat16),
-            norms=self.norms[start:stop],
-            residuals=self.residuals[start:stop],
-        )
+    def block(self, ids: range) -> Rounded:
+        return self._at(slice(ids.start, ids.stop, ids.step))
 
-    def some(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        return torch.from_numpy(self._files.bits[ids]).view(torch.bfloat16)
+    def some(self, ids: NDArray[np.int64]) -> Rounded:
+        return self._at(ids)
+
+    def _at(self, which: slice | NDArray[np.int64]) -> Rounded:
+        bits = np.ascontiguousarray(self._files.bits[which])
+        return Rounded(
+            half=torch.from_numpy(bits).view(torch.bfloat16),
+            norms=np.ascontiguousarray(self.norms[which]),
+            residuals=np.ascontiguousarray(self.residuals[which]),
+        )
 
     @property
     def norms(self) -> NDArray[np.float32]:
@@ -258,11 +270,11 @@ class FlyingHalf(HalfBank):
 
     kept = False
 
-    def block(self, start: int, stop: int) -> Rounded:
-        return rounded(self.full(start, stop))
+    def block(self, ids: range) -> Rounded:
+        return rounded(self.full_block(ids))
 
-    def some(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        return rounded(torch.from_numpy(gather_float32(self._source, ids))).half
+    def some(self, ids: NDArray[np.int64]) -> Rounded:
+        return rounded(torch.from_numpy(gather_float32(self._source, ids)))
 
     @property
     def norms(self) -> NDArray[np.float32]:
@@ -277,7 +289,7 @@ class FlyingHalf(HalfBank):
         norms, residuals = (np.empty(self.shape[0], np.float32) for _ in range(2))
         for start in range(0, self.shape[0], _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, self.shape[0])
-            block = self.block(start, stop)
+            block = self.block(range(start, stop))
             norms[start:stop] = block.norms
             residuals[start:stop] = block.residuals
         return norms, residuals

@@ -1,9 +1,9 @@
 """The k best rows of a bank for every query, exact, in two passes.
 
 The first pass, in bfloat16 if the processor has units for it, collects for every query the rows
-whose score may reach a floor, which is guessed from a sample. The second pass scores these in
-float32. If the k-th best of them reaches the floor, no row that was left out can be better: the
-answer is certified. Other queries are scanned again with a floor that is certain. Queries with too
+whose score may reach a floor, which is guessed from a part of the bank. The second pass scores
+these in float32, as far as they can be among the best. If the k-th best of them reaches the floor,
+no row that was left out can be better: the answer is certified. Other queries are scanned again with a floor that is certain. Queries with too
 many rows to hold are scanned in float32, score by score. All ways give the same answers, because
 all return the scores of `ttf.mining.scan.float32_rows`.
 """
@@ -20,21 +20,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.machine.gemm import is_float32, padded_rows, set_to, torch_threads
+from ttf.machine.gemm import is_float32, set_to, torch_threads
 from ttf.machine.processor import FirstPass
 from ttf.mining.scan.bf16_bank import HalfBank
-from ttf.mining.scan.error_bounds import asked, upper_norms
-from ttf.mining.scan.first_pass import BLOCK_ROWS, PAIR_BYTES, Block, Bounds, Found, offer
+from ttf.mining.scan.error_bounds import as_rounded, asked
+from ttf.mining.scan.first_pass import Block, Scratch, offer
 from ttf.mining.scan.float32_rows import scan_one_by_one
+from ttf.mining.scan.found_pairs import PAIR_BYTES, Bounds, Found
 from ttf.mining.scan.scan_counters import ScanTally
-from ttf.mining.scan.score_floors import Sample, sampled
-from ttf.mining.scan.second_pass import Scored, by_row, scored
+from ttf.mining.scan.score_floors import BLOCK_ROWS, MIXED_BYTES, Part, Sample, blocks_of, part_of
+from ttf.mining.scan.second_pass import Listed, PairScores
+from ttf.mining.scan.shortlist import Shortlist
 from ttf.mining.scan.sort_keys import rows_and_scores
 
 _TILE = 1024
 _LATER_TILE = 128
 _LATER_ROOM = 16
-_SHARES = 4
 _AHEAD = 2
 # Queries of a tile without floors: at first every row of a block is a candidate for each.
 _EVERYTHING = 64
@@ -74,6 +75,7 @@ class Scan:
     threads: int
     budget_bytes: int
     first: FirstPass
+    mixed_bytes: int = MIXED_BYTES  # A bank of at most this size is read in another order.
 
     def top_k(
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
@@ -86,9 +88,10 @@ class Scan:
 
     def _answer(self, found: _Answers, tally: ScanTally) -> None:
         room = room_of(found.k)
-        sample = sampled(self.bank, found.k, half=self.first == "bf16")
+        part = part_of(self.bank, found.k, half=self.first == "bf16", mixed_bytes=self.mixed_bytes)
         everyone = np.arange(len(found.queries))
-        self._round(found, everyone, _Round(first=self.first, tile=_TILE, room=room), sample)
+        how = _Round(first=self.first, tile=_TILE, room=room)
+        self._round(found, everyone, how, part)
         tally.queries += len(everyone)
         tally.rescanned += int((~found.done).sum())
         again = _Round(first=self.first, tile=_LATER_TILE, room=room)
@@ -102,16 +105,16 @@ class Scan:
             )
 
     def _round(
-        self, found: _Answers, some: NDArray[np.int64], how: _Round, sample: Sample | None
+        self, found: _Answers, some: NDArray[np.int64], how: _Round, guess: Part | None
     ) -> None:
         """Scans some queries, as many at a time as the memory allows."""
         step = queries_per_pass(self.bank.shape[1], how, self.threads, self.budget_bytes)
         for start in range(0, len(some), step):
             part = some[start : start + step]
             tile = how.tile
-            if sample is None and np.isneginf(found.floors[part]).any():
+            if guess is None and np.isneginf(found.floors[part]).any():
                 tile = min(tile, _EVERYTHING)
-            _Pass(self.bank, found, part, how, min(tile, step), self.threads).run(sample)
+            _Pass(self.bank, found, part, how, min(tile, step), self.threads).run(guess)
 
 
 class _Pass:
@@ -140,34 +143,33 @@ class _Pass:
         rows = bank.shape[0]
         self._bounds = Bounds(norms=torch.empty(rows), residuals=torch.zeros(rows))
 
-    def run(self, sample: Sample | None) -> None:
+    def run(self, guess: Part | None) -> None:
         with (
             set_to("medium" if is_float32("medium") else "highest"),
             torch_threads(self._threads // self._workers),
             ThreadPoolExecutor(self._workers) as pool,
         ):
-            self._pairs = list(pool.map(lambda tile: self._begun(tile, sample), self._tiles))
-            self._read()
+            self._pairs = list(pool.map(lambda tile: self._begun(tile, guess), self._tiles))
+            self._read(blocks_of(self._bank.shape[0], guess))
             self._rank(pool)
 
     @torch.inference_mode()
-    def _begun(self, tile: NDArray[np.int64], sample: Sample | None) -> Found:
+    def _begun(self, tile: NDArray[np.int64], guess: Part | None) -> Found:
         queries = asked(self._found.queries[tile], half=self._half)
         floors = torch.from_numpy(self._found.floors[tile])
-        if sample is not None:
-            floors = torch.maximum(floors, sample.floors(queries.vectors))
+        if isinstance(guess, Sample):
+            floors = torch.maximum(floors, guess.floors(queries, half=self._half))
         return Found(queries, floors, self._found.k, self._how.room, half=self._half)
 
-    def _read(self) -> None:
+    def _read(self, blocks: list[tuple[range, int]]) -> None:
         # Reads the next blocks while the threads work on theirs; no thread waits for another.
-        rows, largest = self._bank.shape[0], padded_rows(len(self._tiles[0]))
         dtype = torch.bfloat16 if self._half else torch.float32
-        scratch = [torch.empty(largest * BLOCK_ROWS, dtype=dtype) for _ in range(self._workers)]
+        scratch = [Scratch(len(self._tiles[0]), dtype) for _ in range(self._workers)]
         with contextlib.ExitStack() as stack:
             lines = [stack.enter_context(ThreadPoolExecutor(1)) for _ in scratch]
             under_way: deque[list[Future[None]]] = deque()
-            for start in range(0, rows, BLOCK_ROWS):
-                block = self._block(start, min(start + BLOCK_ROWS, rows))
+            for ids, rank in blocks:
+                block = self._block(ids, rank)
                 while len(under_way) >= _AHEAD:
                     for share in under_way.popleft():
                         share.result()
@@ -181,46 +183,46 @@ class _Pass:
                 share.result()
 
     @torch.inference_mode()
-    def _block(self, start: int, stop: int) -> Block:
-        if self._half:
-            read = self._bank.block(start, stop)
-            rows_ND, norms_N = read.half, torch.from_numpy(read.norms)
-            self._bounds.residuals[start:stop] = torch.from_numpy(read.residuals)
-        else:
-            rows_ND = self._bank.full(start, stop)
-            norms_N = torch.from_numpy(upper_norms(rows_ND))
-        self._bounds.norms[start:stop] = norms_N
-        return Block(rows_ND, start, norms_N, self._bounds.residuals[start:stop])
+    def _block(self, ids: range, rank: int) -> Block:
+        read = self._bank.block(ids) if self._half else as_rounded(self._bank.full_block(ids))
+        here = slice(ids.start, ids.stop, ids.step)
+        self._bounds.norms[here] = torch.from_numpy(read.norms)
+        self._bounds.residuals[here] = torch.from_numpy(read.residuals)
+        return Block(ids, read, rank)
 
     @torch.inference_mode()
-    def _offer(self, worker: int, block: Block, scratch: torch.Tensor) -> None:
+    def _offer(self, worker: int, block: Block, scratch: Scratch) -> None:
         for pairs in self._pairs[worker :: self._workers]:
             offer(pairs, block, scratch, self._bounds)
 
     def _rank(self, pool: ThreadPoolExecutor) -> None:
         # Pairs carry the position of their query in this pass.
-        begins = np.cumsum([0, *(len(tile) for tile in self._tiles)])
-        pairs = list(pool.map(self._settled, self._pairs, begins))
-        every = np.concatenate(self._tiles)
-        queries = self._found.queries[every]
-        scores = scored(self._bank, queries, pairs, pool, _SHARES * self._workers)
-        for _ in pool.map(lambda at: self._take(at, scores, begins), range(len(self._tiles))):
+        begins = np.cumsum([0, *(len(tile) for tile in self._tiles[:-1])]).tolist()
+        queries = self._found.queries[np.concatenate(self._tiles)]
+        scores = PairScores(self._bank, queries, pool, self._workers)
+        lists = list(pool.map(self._shortlist, self._pairs))
+        first = scores.of([one.first(begin) for one, begin in zip(lists, begins, strict=True)])
+        more = scores.of(list(pool.map(self._more, lists, first, begins)))
+        for _ in pool.map(self._take, self._tiles, self._pairs, lists, more):
             pass
 
     @torch.inference_mode()
-    def _settled(self, pairs: Found, begin: int) -> NDArray[np.int64]:
-        query_C, row_C = pairs.settled(self._bounds)
-        return by_row(row_C, query_C.astype(np.int64) + begin)
+    def _shortlist(self, pairs: Found) -> Shortlist:
+        return Shortlist(pairs, self._found.k)
 
-    def _take(self, at: int, scores: Scored, begins: NDArray[np.int64]) -> None:
-        found, tile, pairs = self._found, self._tiles[at], self._pairs[at]
-        counts_T, keys_TK = scores.best(int(begins[at]), int(begins[at + 1]), found.k)
-        crowded_T = pairs.given_up.numpy()
-        found.crowded[tile] = crowded_T
-        whole_T = ~crowded_T & (counts_T >= found.k)
-        found.take(tile[whole_T], keys_TK[whole_T])
-        reached_T = found.scores[tile[whole_T], -1] >= pairs.floors.numpy()[whole_T]
-        found.done[tile[whole_T]] = reached_T
+    @torch.inference_mode()
+    def _more(self, one: Shortlist, score_P: NDArray[np.float32], begin: int) -> Listed:
+        return one.more(score_P, begin, self._bounds)
+
+    def _take(
+        self, tile: NDArray[np.int64], pairs: Found, one: Shortlist, score_E: NDArray[np.float32]
+    ) -> None:
+        found = self._found
+        found.crowded[tile] = pairs.given_up.numpy()
+        if len(one.whole):
+            whole = tile[one.whole]
+            found.take(whole, one.best(score_E))
+            found.done[whole] = found.scores[whole, -1] >= pairs.floors.numpy()[one.whole]
 
 
 def room_of(k: int) -> int:

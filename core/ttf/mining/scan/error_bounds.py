@@ -35,7 +35,7 @@ _SMALLEST = float(np.finfo(np.float32).smallest_normal)
 
 @dataclass(frozen=True, kw_only=True)
 class Rounded:
-    """Rows in bfloat16, and upper bounds of the lengths of the rows and of the rounding
+    """Rows in the type of the first pass, and upper bounds of their lengths and of the rounding
     residuals."""
 
     half: torch.Tensor
@@ -52,6 +52,12 @@ def rounded(rows_ND: torch.Tensor) -> Rounded:
         half = rows_ND.clamp(-LARGEST, LARGEST).to(torch.bfloat16)
         rest_ND = rows_ND - half
     return Rounded(half=half, norms=upper_norms(rows_ND), residuals=upper_norms(rest_ND))
+
+
+def as_rounded(rows_ND: torch.Tensor) -> Rounded:
+    """Finite float32 rows as they are, for a first pass in float32."""
+    norms = upper_norms(rows_ND)
+    return Rounded(half=rows_ND, norms=norms, residuals=np.zeros_like(norms))
 
 
 def upper_norms(rows_ND: torch.Tensor) -> NDArray[np.float32]:
@@ -99,6 +105,20 @@ class Asked:
             out = scratch[: shape[0] * shape[1]].view(shape)
         torch.mm(self.padded_vectors, rows_ND.T, out=out)
         return out[: len(self.lengths)]
+
+    def scores_by_row(
+        self, rows_ND: torch.Tensor, scratch: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(N, L) for T padded queries, in `scratch`, which is flat and large enough.
+
+        A twentieth faster than `scores`: the smaller factor is the one that oneDNN reorders.
+        """
+        shape = len(rows_ND), len(self.padded_vectors)
+        if scratch is None:
+            out = self.padded_vectors.new_empty(shape)
+        else:
+            out = scratch[: shape[0] * shape[1]].view(shape)
+        return torch.mm(rows_ND, self.padded_vectors.T, out=out)
 
     def error(self, norms: torch.Tensor, residuals: torch.Tensor) -> torch.Tensor:
         """(T, G) for G rows or groups of rows."""

@@ -1,211 +1,133 @@
 """The first pass: products of a block of the bank with tiles of queries, reduced to group maxima.
 
-A group is every 64th of 1,024 rows: its maximum is then computed over whole vectors of neighbours,
-which costs a fiftieth of the product. Only groups that reach a query's floor are read.
+A group is 8 neighbouring rows. The scores of a row lie side by side, so that maxima are computed
+over whole vectors of queries, which costs a fiftieth of the product. Only groups that reach a
+query's floor are read.
 
-Shapes: T queries of a tile, N rows of a block, S spans of it, G groups of a span, M rows of a
-group, H groups read, C found pairs of a query and a row.
+Shapes: T queries of a tile, L lanes (T with padding), N rows of a block, S spans of rows that share
+a threshold, M rows of a group, H groups read, C found pairs of a query and a row.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.mining.scan.error_bounds import SAFE, Asked
-from ttf.mining.scan.sort_keys import kth_largest
+from ttf.machine.gemm import padded_rows
+from ttf.mining.scan.error_bounds import SAFE, Rounded
+from ttf.mining.scan.found_pairs import Bounds, Found
+from ttf.mining.scan.score_floors import BLOCK_ROWS, ranked_scores, usual
 
-BLOCK_ROWS = 4096
-GROUPS = 64
-MEMBERS = 16
+SPAN = 64
+_MEMBERS = 8
+_GROUPS = SPAN // _MEMBERS
 _MAGNITUDE = 0x7FFF
 _TINY = 1e-30
-_ROUNDING = 2.0**-8
-PAIR_BYTES = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """Of every row of the bank; the residuals are zero if the first pass is float32."""
+class Scratch:
+    """The memory for one thread's products."""
 
-    norms: torch.Tensor
-    residuals: torch.Tensor
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pairs:
-    query: NDArray[np.int16]
-    row: NDArray[np.int32]
-    score: NDArray[np.float32]
-
-    def at(self, which: NDArray[np.int64]) -> _Pairs:
-        return _Pairs(
-            query=self.query.take(which), row=self.row.take(which), score=self.score.take(which)
-        )
-
-
-class Found:
-    """Pairs whose score may reach the floor of their query; a floor only ever rises.
-
-    A query whose rows cannot be separated within `room` pairs is given up: its floor becomes
-    infinite, and a finer pass handles it.
-    """
-
-    def __init__(
-        self, asked: Asked, floors: torch.Tensor, k: int, room: int, *, half: bool
-    ) -> None:
-        self.asked = asked
-        self.floors = floors
-        self.given_up = torch.zeros(len(floors), dtype=torch.bool)
-        self._k = k
-        self._room = room * len(floors)
-        self._half = half
-        self._parts: list[_Pairs] = []
-        self._count = 0
-
-    def add(
-        self,
-        query_C: NDArray[np.int64],
-        row_C: NDArray[np.int64],
-        score_C: NDArray[np.float32],
-        bounds: Bounds,
-    ) -> None:
-        """The scores are those of the first pass; `bounds` must hold these rows."""
-        pairs = _Pairs(query=query_C.astype(np.int16), row=row_C.astype(np.int32), score=score_C)
-        self._parts.append(pairs)
-        self._count += len(query_C)
-        if self._count > 2 * self._room:
-            self._make_room(bounds)
-
-    def give_up(self, queries: torch.Tensor) -> None:
-        # `queries` is a mask (T,).
-        self.given_up |= queries
-        self.floors[queries] = torch.inf
-
-    def settled(self, bounds: Bounds) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
-        """The pairs of a query's position and a row that can still be among its k best. Frees the
-        memory."""
-        best, _ = self._best(bounds)
-        self._parts = []
-        return best.query, best.row
-
-    def _make_room(self, bounds: Bounds) -> None:
-        best, floors_T = self._best(bounds)
-        self.floors = torch.maximum(self.floors, floors_T)
-        if len(best.query) > self._room:
-            crowded_T = _queries_to_drop(best.query, len(floors_T), self._room // 2)
-            self.give_up(torch.from_numpy(crowded_T))
-            best = best.at(np.flatnonzero(~crowded_T[best.query]))
-        self._parts = [best]
-        self._count = len(best.query)
-
-    def _best(self, bounds: Bounds) -> tuple[_Pairs, torch.Tensor]:
-        """The pairs that can be among the k best, and a lower bound of each query's k-th best."""
-        pairs = _joined(self._parts)
-        at_C, row_C = torch.from_numpy(pairs.query).int(), torch.from_numpy(pairs.row)
-        error_C = self.asked.error_of(at_C, bounds.norms[row_C], bounds.residuals[row_C])
-        score_C = torch.from_numpy(pairs.score)
-        if self._half:
-            error_C += score_C.abs() * _ROUNDING
-        lows_C = (score_C - error_C).numpy()
-        least_T = torch.from_numpy(kth_largest(pairs.query, lows_C, len(self.floors), self._k))
-        least_T -= least_T.abs() * 2.0**-21  # the subtraction was rounded
-        floors_T = torch.maximum(least_T, self.floors)
-        may_C = score_C + error_C >= (floors_T - floors_T.abs() * 2.0**-21)[at_C]
-        may_C &= ~self.given_up[at_C]
-        return pairs.at(np.flatnonzero(may_C.numpy())), least_T
-
-
-def _joined(parts: list[_Pairs]) -> _Pairs:
-    return _Pairs(
-        query=np.concatenate([np.zeros(0, np.int16), *(part.query for part in parts)]),
-        row=np.concatenate([np.zeros(0, np.int32), *(part.row for part in parts)]),
-        score=np.concatenate([np.zeros(0, np.float32), *(part.score for part in parts)]),
-    )
-
-
-def _queries_to_drop(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool_]:
-    """A mask (num,) of the queries with most pairs, so that the others' pairs fit into `room`."""
-    counts_T = np.bincount(query_C, minlength=num)
-    fewest = np.argsort(counts_T, kind="stable")
-    fit_T = np.cumsum(counts_T[fewest]) <= room
-    out_T = np.ones(num, np.bool_)
-    out_T[fewest[fit_T]] = False
-    return out_T
+    def __init__(self, queries: int, dtype: torch.dtype) -> None:
+        lanes = padded_rows(queries)
+        self.scores = torch.empty(BLOCK_ROWS * lanes, dtype=dtype)
+        self.maxima = torch.empty(BLOCK_ROWS // _MEMBERS * lanes, dtype=dtype)
 
 
 class Block:
-    """Rows of the bank from `first` on, padded to whole groups, and the bounds of its groups."""
+    """Rows of the bank, padded to whole spans, and the bounds of its spans."""
 
-    def __init__(
-        self, rows_ND: torch.Tensor, first: int, norms_N: torch.Tensor, residuals_N: torch.Tensor
-    ) -> None:
-        self.first = first
-        self.count = len(rows_ND)
-        missing = -self.count % GROUPS
+    def __init__(self, ids: range, read: Rounded, rank: int = 0) -> None:
+        """`rank` > 0: the rows up to this block are an even sample of the bank, and the score of
+        this rank in it is hardly above a query's k-th best."""
+        self.ids = ids
+        self.rank = rank
+        norms_N, residuals_N = torch.from_numpy(read.norms), torch.from_numpy(read.residuals)
+        missing = -len(ids) % SPAN
         pad = torch.nn.functional.pad
-        self.rows = pad(rows_ND, (0, 0, 0, missing)) if missing else rows_ND
-        self.norms_G = pad(norms_N, (0, missing)).view(-1, GROUPS).amax(0)
-        self.residuals_G = pad(residuals_N, (0, missing)).view(-1, GROUPS).amax(0)
-        self.longest = float(norms_N.amax())
+        self.rows = pad(read.half, (0, 0, 0, missing)) if missing else read.half
+        self.norms_S = pad(norms_N, (0, missing)).view(-1, SPAN).amax(1)
+        self.residuals_S = pad(residuals_N, (0, missing)).view(-1, SPAN).amax(1)
+        self.longest = float(self.norms_S.amax())
+        self.usual = usual(norms_N, residuals_N)
 
 
-def offer(found: Found, block: Block, scratch: torch.Tensor, bounds: Bounds) -> None:
-    """Adds rows that may reach the floors of `found`; `scratch` holds a tile's scores of a
-    block."""
+def offer(found: Found, block: Block, scratch: Scratch, bounds: Bounds) -> None:
+    """Adds rows that may reach the floors of `found`."""
     unsafe_T = ~(found.asked.lengths * block.longest <= SAFE)
     if bool(unsafe_T.any()):
         found.give_up(unsafe_T)
-    width = len(block.rows)
-    score_TN = found.asked.scores(block.rows, scratch)
-    low_TG = _thresholds(found, block)
-    turned = score_TN.dtype == torch.bfloat16 and not float(low_TG.amin()) > _TINY
-    whole_TN, least_TG = _as_integers(score_TN, low_TG.to(score_TN.dtype), turned)
-    if bool(found.given_up.any()):
-        # what no score reaches, infinite ones neither
-        never = torch.nan if least_TG.dtype.is_floating_point else _MAGNITUDE
-        least_TG[found.given_up] = never
-    place_C = _places(whole_TN, least_TG)
-    query_C, column_C = place_C // width, place_C % width
-    if block.count < width:
-        held = column_C < block.count
-        place_C, query_C, column_C = place_C[held], query_C[held], column_C[held]
-    if len(place_C):
-        score_C = _as_scores(whole_TN.numpy().ravel().take(place_C), turned)
-        found.add(query_C, block.first + column_C, score_C, bounds)
+    count = len(block.ids)
+    score_NL = found.asked.scores_by_row(block.rows, scratch.scores)
+    lanes = score_NL.shape[1]
+    first = found.empty
+    if block.rank and first:
+        ranked = ranked_scores(score_NL[:count, : len(found.floors)], block.rank)
+        found.guess(ranked, block.usual)
+    low_ST = _thresholds(found, block)
+    turned = score_NL.dtype == torch.bfloat16 and not float(low_ST.amin()) > _TINY
+    whole_NL, low_ST = _as_integers(score_NL, low_ST.to(score_NL.dtype), turned)
+    low_SL = _in_lanes(low_ST, lanes, found.given_up)
+    place_C, level_C = _reaching(whole_NL, low_SL, scratch)
+    row_C = place_C // lanes
+    query_C = place_C - row_C * lanes
+    if count < len(score_NL):
+        held = row_C < count
+        query_C, row_C, level_C = query_C[held], row_C[held], level_C[held]
+    if len(row_C):
+        score_C = _as_scores(level_C, turned)
+        found.add(query_C, block.ids.start + block.ids.step * row_C, score_C, bounds)
+    if block.rank and not first:
+        found.guess_again(block.rank, block.usual)
 
 
-def _places(score_TN: torch.Tensor, low_TG: torch.Tensor) -> NDArray[np.int64]:
-    """Positions, counted through (T, N), of scores that reach their group's threshold."""
-    span = score_TN.shape[1] // GROUPS
-    members = math.gcd(span, MEMBERS)
-    best_TSG = score_TN.view(-1, span // members, members, GROUPS).amax(2)
-    # torch's nonzero took as long as everything else here together
-    group_H = np.flatnonzero((best_TSG >= low_TG[:, None]).numpy())
-    part_H, group_of_H = group_H // GROUPS, group_H % GROUPS
-    first_H = part_H * (members * GROUPS) + group_of_H
-    place_HM = first_H[:, None] + np.arange(members) * GROUPS
-    low_H = low_TG.numpy().ravel().take(part_H // (span // members) * GROUPS + group_of_H)
-    reaches = score_TN.numpy().ravel().take(place_HM) >= low_H[:, None]
-    return place_HM.ravel()[np.flatnonzero(reaches)]
+def _reaching(
+    score_NL: torch.Tensor, low_SL: NDArray[Any], scratch: Scratch
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Scores that reach the threshold of their span, and their places, counted through (N, L)."""
+    rows, lanes = score_NL.shape
+    best = scratch.maxima.view(score_NL.dtype)[: rows // _MEMBERS * lanes].view(-1, lanes)
+    torch.amax(score_NL.view(-1, _MEMBERS, lanes), 1, out=best)
+    # torch's comparisons and nonzero take several times as long as numpy's
+    reaches = best.numpy().reshape(-1, _GROUPS, lanes) >= low_SL[:, None]
+    at_H = np.flatnonzero(reaches)
+    group_H = at_H // lanes
+    low_H = low_SL.ravel().take(at_H - (group_H - group_H // _GROUPS) * lanes)
+    first_H = at_H + group_H * ((_MEMBERS - 1) * lanes)
+    place_MH = first_H + np.arange(_MEMBERS)[:, None] * lanes
+    level_MH = score_NL.numpy().ravel().take(place_MH)
+    found_C = np.flatnonzero(level_MH >= low_H)
+    return place_MH.ravel().take(found_C), level_MH.ravel().take(found_C)
+
+
+def _in_lanes(low_ST: torch.Tensor, lanes: int, given_up_T: torch.Tensor) -> NDArray[Any]:
+    """Thresholds (S, L), which nothing reaches where there is no query or its search was given
+    up."""
+    # what no score reaches, infinite ones neither
+    never = torch.nan if low_ST.dtype.is_floating_point else _MAGNITUDE
+    queries = low_ST.shape[1]
+    low_SL = low_ST if queries == lanes else low_ST.new_full((len(low_ST), lanes), never)
+    low_SL[:, :queries] = low_ST
+    if bool(given_up_T.any()):
+        low_SL[:, :queries][:, given_up_T] = never
+    found: NDArray[Any] = low_SL.numpy()
+    return found
 
 
 def _as_integers(
-    score_TN: torch.Tensor, low_TG: torch.Tensor, turned: bool
+    score_NL: torch.Tensor, low_ST: torch.Tensor, turned: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """bfloat16 numbers as integers, which compare in a third of the time. Positive numbers are in
     the order of their bits; negative ones are `turned` into that order if they matter."""
-    if score_TN.dtype != torch.bfloat16:
-        return score_TN, low_TG
+    if score_NL.dtype != torch.bfloat16:
+        return score_NL, low_ST
     if not turned:
-        return score_TN.view(torch.int16), low_TG.view(torch.int16)
-    low_TG[low_TG == 0] = -0.0  # which is below the positive zero now
-    score, low = score_TN.view(torch.int16), low_TG.view(torch.int16)
+        return score_NL.view(torch.int16), low_ST.view(torch.int16)
+    low_ST[low_ST == 0] = -0.0  # which is below the positive zero now
+    score, low = score_NL.view(torch.int16), low_ST.view(torch.int16)
     score ^= (score >> 15) & _MAGNITUDE
     low ^= (low >> 15) & _MAGNITUDE
     return score, low
@@ -219,15 +141,12 @@ def _as_scores(taken_C: NDArray[Any], turned: bool) -> NDArray[np.float32]:
 
 
 def _thresholds(found: Found, block: Block) -> torch.Tensor:
-    """Product thresholds (T, G) that correspond to the floor."""
+    """Product thresholds (S, T) that correspond to the floor."""
     asked = found.asked
     floors_T = torch.where(
         found.floors.isinf(), found.floors, found.floors - found.floors.abs() * 2.0**-21
     )
-    low_TG = torch.addcmul(
-        (floors_T - asked.constant)[:, None],
-        asked.of_norm[:, None],
-        block.norms_G,
-        value=-1,
+    low_ST = torch.addcmul(
+        floors_T - asked.constant, block.norms_S[:, None], asked.of_norm, value=-1
     )
-    return low_TG.addcmul_(asked.of_residual[:, None], block.residuals_G, value=-1)
+    return low_ST.addcmul_(block.residuals_S[:, None], asked.of_residual, value=-1)

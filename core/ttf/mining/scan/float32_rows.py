@@ -69,7 +69,8 @@ def require_finite(rows: NDArray[np.float32], ids: NDArray[np.int64], source: Ve
 
 
 def pair_scores(rows_CD: NDArray[np.float32], q_D: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The dot product of each row with the query, or with a query of its own (C, D).
+    """The dot product of each row with the query, or with a query of its own (C, D); more
+    dimensions are broadcast.
 
     Each pair is computed by itself: other pairs, and how the work is split, do not change its
     rounding. Long rows are summed in spans, because libraries split longer sums among threads, in
@@ -78,10 +79,10 @@ def pair_scores(rows_CD: NDArray[np.float32], q_D: NDArray[np.float32]) -> NDArr
     dim = q_D.shape[-1]
     if dim <= _SPAN:
         return np.vecdot(rows_CD, q_D)  # type: ignore[no-any-return]
-    total = np.zeros(len(rows_CD), np.float32)
+    total = np.zeros(np.broadcast_shapes(rows_CD.shape, q_D.shape)[:-1], np.float32)
     for start in range(0, dim, _SPAN):
         span = slice(start, start + _SPAN)
-        total += np.vecdot(rows_CD[:, span], q_D[..., span])
+        total += np.vecdot(rows_CD[..., span], q_D[..., span])
     return total
 
 

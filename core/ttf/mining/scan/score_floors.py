@@ -1,10 +1,15 @@
-"""The first floor for every query, from a sample of the bank.
+"""The first floors of queries: scores of some rank in a part of the bank.
 
 A guess: the certificate finds a floor that is too high, and one that is too low costs time only.
+The part is a sample that is scored beforehand; a small bank is read in an order in which every
+block is one.
+
+Shapes: T queries, N rows of the part, G groups of them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,55 +18,154 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.mining.scan.bf16_bank import HalfBank
+from ttf.mining.scan.error_bounds import Asked, Rounded, as_rounded
 
-SHARE = 32
+BLOCK_ROWS = 4096
+MIXED_BYTES = 64 << 20  # Of a bank in bfloat16: to read it in another order is cheap.
+_LAST_SHARE = 0.6  # Later, a better floor leaves out too few rows.
+_SHARE = 32
 _LEAST_ROWS = 4096
 _RUN = 16  # Neighbours that are read together: storage is read in pages, not rows.
-_AT_ONCE = 8192
+_SAFETY = 3.0  # Standard deviations of the number of the k best rows in a part.
+_MOST_GROUPED = 16
+_HALF_STEP = 2.0**-9  # Of bfloat16.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """Of each query, the score of some rank in a part of the bank, and the best one there."""
+
+    score: torch.Tensor
+    best: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """The bounds of a usual row of a part."""
+
+    norm: torch.Tensor
+    residual: torch.Tensor
+
+
+def usual(norms_N: torch.Tensor, residuals_N: torch.Tensor) -> Usual:
+    return Usual(norm=norms_N.median(), residual=residuals_N.median())
+
+
+def rank_in(k: int, share: float) -> int:
+    """A rank in a random part of the bank whose score is hardly above the k-th best of all."""
+    expected = k * share
+    return math.ceil(expected + _SAFETY * math.sqrt(expected * (1 - share))) + 1
+
+
+def can_be_ranked(rank: int, rows: int) -> bool:
+    return 2 * rank <= rows
+
+
+def guessed(ranked: Ranked, asked: Asked, row: Usual, *, half: bool) -> torch.Tensor:
+    """Floors (T,) from a part.
+
+    Lowered by what rounding can do to the score, and where the best rows of the part are so near to
+    one another that the first pass cannot tell them apart, below all of them.
+    """
+    error_T = asked.error(row.norm[None], row.residual[None])[:, 0]
+    step = _HALF_STEP if half else 0.0
+    lowered_T = ranked.score - ranked.score.abs() * step
+    below_T = ranked.best - 2 * (error_T + ranked.best.abs() * step)
+    return torch.minimum(lowered_T, below_T).nan_to_num(-torch.inf, -torch.inf, -torch.inf)
+
+
+def ranked_scores(score_NT: torch.Tensor, rank: int) -> Ranked:
+    """From first scores of a part, row by row."""
+    # Maxima of groups represent their rows, which lowers a floor a little.
+    group = 1
+    while group < _MOST_GROUPED and len(score_NT) // (2 * group) >= 16 * rank:
+        group *= 2
+    whole = score_NT[: len(score_NT) // group * group].view(-1, group, score_NT.shape[1])
+    if score_NT.dtype == torch.bfloat16:
+        # Positive numbers are in the order of their bits, and above negative ones.
+        best_TG = whole.view(torch.int16).amax(1).T.contiguous().numpy()
+        ranked_T, best_T = _ranked(best_TG, rank)
+        if (ranked_T > 0).all():
+            score, best = (
+                torch.from_numpy(bits).view(torch.bfloat16) for bits in (ranked_T, best_T)
+            )
+            return Ranked(score=score.float(), best=best.float())
+    ranked_T, best_T = _ranked(whole.amax(1).T.float().contiguous().numpy(), rank)
+    return Ranked(score=torch.from_numpy(ranked_T), best=torch.from_numpy(best_T))
+
+
+def _ranked(table_TG: NDArray[Any], rank: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The rank-th largest of each line, and the largest; several times as fast as topk."""
+    best_T = table_TG.max(axis=1)
+    place = table_TG.shape[1] - rank
+    table_TG.partition(place, axis=1)
+    return table_TG[:, place].copy(), best_T
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """Every block of this bank is read as an even sample: of each run of `blocks` rows, one."""
+
+    k: int
+    blocks: int
+
+    def rank(self, done: int) -> int:
+        """The rank after this many blocks whose score is a query's floor; 0: the floor stays."""
+        share = done / self.blocks
+        again = done & (done - 1) == 0 and share <= _LAST_SHARE
+        return rank_in(self.k, share) if again else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Some rows; the `rank`-th best of them is a query's floor."""
+    """Some rows, and the rank whose score is a query's floor."""
 
-    rows: torch.Tensor
+    part: Rounded
     rank: int
 
-    def floors(self, q_TD: torch.Tensor) -> torch.Tensor:
-        # Maxima of groups represent their rows, which lowers a floor a little.
-        group = 1
-        while group < 16 and len(self.rows) // (2 * group) >= 16 * self.rank:
-            group *= 2
-        whole = len(self.rows) // group * group
-        score_TS = q_TD @ self.rows[:whole].T
-        if score_TS.dtype == torch.bfloat16:
-            best_TS = score_TS.view(torch.int16).view(len(q_TD), group, -1).amax(1).numpy()
-            floors_T = _ranked(best_TS, self.rank)
-            if (floors_T > 0).all():  # positive numbers are in the order of their bits
-                return torch.from_numpy(floors_T).view(torch.bfloat16).float()
-        best_TS = score_TS.view(len(q_TD), group, -1).amax(1).float().numpy()
-        return torch.from_numpy(_ranked(best_TS, self.rank))
+    def floors(self, asked: Asked, *, half: bool) -> torch.Tensor:
+        """(T,)"""
+        score_NT = asked.scores_by_row(self.part.half)[:, : len(asked.lengths)]
+        row = usual(torch.from_numpy(self.part.norms), torch.from_numpy(self.part.residuals))
+        return guessed(ranked_scores(score_NT, self.rank), asked, row, half=half)
 
 
-def _ranked(table_TS: NDArray[Any], rank: int) -> NDArray[Any]:
-    """The rank-th largest of each line; several times as fast as topk."""
-    place = table_TS.shape[1] - rank
-    table_TS.partition(place, axis=1)
-    return table_TS[:, place].copy()
+Part = Mixed | Sample
 
 
-def sampled(bank: HalfBank, k: int, *, half: bool) -> Sample | None:
-    """A fixed sample of the bank, spread evenly; None if every row can be used."""
+def part_of(bank: HalfBank, k: int, *, half: bool, mixed_bytes: int) -> Part | None:
+    """What the first floors come from; None if the rank were too low in it."""
+    rows, dim = bank.shape
+    blocks = -(-rows // BLOCK_ROWS)
+    if 2 * rows * dim <= mixed_bytes:
+        fits = can_be_ranked(rank_in(k, 1 / blocks), rows // blocks)
+        return Mixed(k=k, blocks=blocks) if fits else None
+    return _sampled(bank, k, half=half)
+
+
+def blocks_of(rows: int, part: Part | None) -> list[tuple[range, int]]:
+    """The rows of each block, and the rank for floors after it (see `Mixed.rank`)."""
+    if isinstance(part, Mixed):
+        return [
+            (range(first, rows, part.blocks), part.rank(first + 1)) for first in range(part.blocks)
+        ]
+    return [
+        (range(start, min(start + BLOCK_ROWS, rows)), 0) for start in range(0, rows, BLOCK_ROWS)
+    ]
+
+
+def _sampled(bank: HalfBank, k: int, *, half: bool) -> Sample | None:
+    """A fixed sample of the bank, spread evenly."""
     num_rows = bank.shape[0]
-    wanted = max(_LEAST_ROWS, num_rows // SHARE)
+    wanted = max(_LEAST_ROWS, num_rows // _SHARE)
     if wanted >= num_rows:
         ids = np.arange(num_rows)
     else:
         runs = wanted // _RUN
-        begins = np.arange(runs) * (num_rows - _RUN) // max(runs - 1, 1)
+        begins = np.arange(runs) * (num_rows - _RUN) // (runs - 1)
         ids = (begins[:, None] + np.arange(_RUN)).ravel()
-    rank = int(np.ceil(1.5 * k * len(ids) / num_rows)) + 6
-    if rank >= len(ids):
+    rank = rank_in(k, len(ids) / num_rows)
+    if not can_be_ranked(rank, len(ids)):
         return None
-    rows = bank.some(ids) if half else torch.from_numpy(bank.rows(ids))
-    return Sample(rows=rows, rank=rank)
+    part = bank.some(ids) if half else as_rounded(torch.from_numpy(bank.rows(ids)))
+    return Sample(part=part, rank=rank)

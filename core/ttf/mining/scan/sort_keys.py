@@ -33,15 +33,36 @@ def rows_and_scores(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
 
 
 def kth_largest(
-    query_C: NDArray[np.int16], value_C: NDArray[np.float32], num: int, k: int
-) -> NDArray[np.float32]:
-    """The k-th largest value of each of `num` queries, -inf if there are fewer."""
-    counts_T = np.bincount(query_C, minlength=num)
+    query_C: NDArray[np.int16], value_C: NDArray[np.float32], num: int, *ranks: int
+) -> list[NDArray[np.float32]]:
+    """For each k of `ranks`, the k-th largest value of each of `num` queries, -inf if there are
+    fewer."""
+    ends_T = np.cumsum(np.bincount(query_C, minlength=num))
+    counts_T = np.diff(ends_T, prepend=0)
     key_C = query_C.astype(np.int64) << _ROW_BITS
     key_C += ordered(value_C)  # negative ones borrow from the query: still in order
     key_C.sort()
-    enough_T = counts_T >= k
-    kth_T = np.full(num, -np.inf, np.float32)
-    places = np.cumsum(counts_T)[enough_T] - k
-    kth_T[enough_T] = unordered(key_C[places].astype(np.int32))  # the low half
-    return kth_T
+    found = []
+    for k in ranks:
+        kth_T = np.full(num, -np.inf, np.float32)
+        enough_T = counts_T >= k
+        kth_T[enough_T] = unordered(key_C[ends_T[enough_T] - k].astype(np.int32))  # the low half
+        found.append(kth_T)
+    return found
+
+
+_PLACE_BITS = 31
+_SCORE_BITS = 22
+
+
+def in_order(query_C: NDArray[np.int16], score_C: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Places in the order of the queries, of each the highest scores first. Scores that differ only
+    after the 22nd bit count as equal."""
+    highest = np.int64(2**31 - 1)
+    down_C = (highest - ordered(score_C)) >> (32 - _SCORE_BITS)
+    key_C = query_C.astype(np.int64) << _SCORE_BITS | down_C
+    key_C <<= _PLACE_BITS
+    key_C |= np.arange(len(query_C))
+    key_C.sort()
+    key_C &= 2**_PLACE_BITS - 1
+    return key_C

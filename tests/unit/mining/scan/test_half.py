@@ -98,9 +98,16 @@ def test_with_or_without_a_cache_the_numbers_are_the_same(run: Run) -> None:
         assert torch.equal(kept.half(start, stop), flying.half(start, stop))
         assert torch.equal(kept.half(start, stop), torch.from_numpy(BANK[start:stop]).bfloat16())
         assert torch.equal(kept.full(start, stop), torch.from_numpy(BANK[start:stop]))
-        assert (kept.block(start, stop).residuals == flying.residuals[start:stop]).all()
+        assert (kept.block(range(start, stop)).residuals == flying.residuals[start:stop]).all()
     some = np.array([8000, 3, 3])
-    assert torch.equal(kept.some(some), flying.some(some))
+    for one, other in (
+        (kept.some(some), flying.some(some)),
+        (kept.block(range(2, 9001, 3)), flying.some(np.arange(2, 9001, 3))),
+        (flying.block(range(2, 9001, 3)), kept.some(np.arange(2, 9001, 3))),
+    ):
+        assert torch.equal(one.half, other.half)
+        assert (one.norms == other.norms).all()
+        assert (one.residuals == other.residuals).all()
     assert (kept.rows(some) == BANK[some]).all()
     assert (kept.norms == flying.norms).all()
     kept.close()

@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 from ttf.contracts import MinerContext
 from ttf.data.sources import MemorySource
 from ttf.machine.gemm import errors, factors, is_float32
-from ttf.mining.scan.first_pass import BLOCK_ROWS
 from ttf.mining.scan.float32_rows import exact_search
+from ttf.mining.scan.score_floors import BLOCK_ROWS
 from ttf_miners._exact_scan import ExactMiner
 from ttf_miners._faiss_scan import FlatScan
 from ttf_miners.faiss_miner import FaissOptions

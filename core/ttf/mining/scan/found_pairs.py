@@ -1,0 +1,158 @@
+"""The pairs of a query and a row that the first pass has found for a tile of queries.
+
+Shapes: T queries of a tile, C pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ttf.mining.scan.error_bounds import Asked
+from ttf.mining.scan.score_floors import Ranked, Usual, guessed
+from ttf.mining.scan.sort_keys import in_order, kth_largest
+
+PAIR_BYTES = 10
+_ROUNDING = 2.0**-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Of every row of the bank; the residuals are zero if the first pass is float32."""
+
+    norms: torch.Tensor
+    residuals: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    query: NDArray[np.int16]
+    row: NDArray[np.int32]
+    score: NDArray[np.float32]  # Of the first pass.
+
+    def at(self, which: NDArray[np.int64]) -> Pairs:
+        return Pairs(
+            query=self.query.take(which), row=self.row.take(which), score=self.score.take(which)
+        )
+
+
+class Found:
+    """Pairs whose score may reach the floor of their query; a floor only ever rises.
+
+    A query whose rows cannot be separated within `room` pairs is given up: its floor becomes
+    infinite, and a finer pass handles it.
+    """
+
+    def __init__(
+        self, asked: Asked, floors: torch.Tensor, k: int, room: int, *, half: bool
+    ) -> None:
+        self.asked = asked
+        self.floors = floors
+        self.given_up = torch.zeros(len(floors), dtype=torch.bool)
+        self.empty = True
+        self._k = k
+        self._room = room * len(floors)
+        self._half = half
+        self._parts: list[Pairs] = []
+        self._count = 0
+
+    def add(
+        self,
+        query_C: NDArray[np.int64],
+        row_C: NDArray[np.int64],
+        score_C: NDArray[np.float32],
+        bounds: Bounds,
+    ) -> None:
+        """The scores are those of the first pass; `bounds` must hold these rows."""
+        pairs = Pairs(query=query_C.astype(np.int16), row=row_C.astype(np.int32), score=score_C)
+        self._parts.append(pairs)
+        self._count += len(query_C)
+        self.empty = False
+        if self._count > 2 * self._room:
+            self._make_room(bounds)
+
+    def give_up(self, queries: torch.Tensor) -> None:
+        # `queries` is a mask (T,).
+        self.given_up |= queries
+        self.floors[queries] = torch.inf
+
+    def guess(self, ranked: Ranked, row: Usual) -> None:
+        """Raises floors to what `ranked` makes likely; the certificate finds out if it is not
+        so."""
+        floors_T = guessed(ranked, self.asked, row, half=self._half)
+        self.floors = torch.maximum(self.floors, floors_T)
+
+    def guess_again(self, rank: int, row: Usual) -> None:
+        """`guess` with all rows that were read so far."""
+        pairs = self._joined()
+        ranked_T, best_T = kth_largest(pairs.query, pairs.score, len(self.floors), rank, 1)
+        ranked = Ranked(score=torch.from_numpy(ranked_T), best=torch.from_numpy(best_T))
+        self.guess(ranked, row)
+
+    def ordered(self) -> Pairs:
+        """All pairs, by query, then by first score (nearly: to 22 bits), highest first. Frees the
+        memory."""
+        pairs = self._joined()
+        self._parts = []
+        if bool(self.given_up.any()):
+            pairs = pairs.at(np.flatnonzero(~self.given_up.numpy()[pairs.query]))
+        return pairs.at(in_order(pairs.query, pairs.score))
+
+    def highest(self, pairs: Pairs, bounds: Bounds) -> torch.Tensor:
+        """Upper limits (C,) of the pairs' float32 scores."""
+        score_C = torch.from_numpy(pairs.score)
+        return score_C + self._errors(pairs, bounds)
+
+    def _errors(self, pairs: Pairs, bounds: Bounds) -> torch.Tensor:
+        at_C, row_C = torch.from_numpy(pairs.query).int(), torch.from_numpy(pairs.row)
+        error_C = self.asked.error_of(at_C, bounds.norms[row_C], bounds.residuals[row_C])
+        if self._half:
+            error_C += torch.from_numpy(pairs.score).abs() * _ROUNDING
+        return error_C
+
+    def _make_room(self, bounds: Bounds) -> None:
+        best, floors_T = self._best(bounds)
+        self.floors = torch.maximum(self.floors, floors_T)
+        if len(best.query) > self._room:
+            crowded_T = _queries_to_drop(best.query, len(floors_T), self._room // 2)
+            self.give_up(torch.from_numpy(crowded_T))
+            best = best.at(np.flatnonzero(~crowded_T[best.query]))
+        self._parts = [best]
+        self._count = len(best.query)
+
+    def _best(self, bounds: Bounds) -> tuple[Pairs, torch.Tensor]:
+        """The pairs that can be among the k best, and a lower bound of each query's k-th best."""
+        pairs = self._joined()
+        at_C = torch.from_numpy(pairs.query).int()
+        score_C, error_C = torch.from_numpy(pairs.score), self._errors(pairs, bounds)
+        lows_C = (score_C - error_C).numpy()
+        (kth_T,) = kth_largest(pairs.query, lows_C, len(self.floors), self._k)
+        least_T = torch.from_numpy(kth_T)
+        least_T -= least_T.abs() * 2.0**-21  # the subtraction was rounded
+        floors_T = torch.maximum(least_T, self.floors)
+        may_C = score_C + error_C >= (floors_T - floors_T.abs() * 2.0**-21)[at_C]
+        may_C &= ~self.given_up[at_C]
+        return pairs.at(np.flatnonzero(may_C.numpy())), least_T
+
+    def _joined(self) -> Pairs:
+        parts = self._parts
+        joined = Pairs(
+            query=np.concatenate([np.zeros(0, np.int16), *(part.query for part in parts)]),
+            row=np.concatenate([np.zeros(0, np.int32), *(part.row for part in parts)]),
+            score=np.concatenate([np.zeros(0, np.float32), *(part.score for part in parts)]),
+        )
+        self._parts = [joined]
+        return joined
+
+
+def _queries_to_drop(query_C: NDArray[np.int16], num: int, room: int) -> NDArray[np.bool_]:
+    """A mask (num,) of the queries with most pairs, so that the others' pairs fit into `room`."""
+    counts_T = np.bincount(query_C, minlength=num)
+    fewest = np.argsort(counts_T, kind="stable")
+    fit_T = np.cumsum(counts_T[fewest]) <= room
+    out_T = np.ones(num, np.bool_)
+    out_T[fewest[fit_T]] = False
+    return out_T
