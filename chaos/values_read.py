@@ -44,7 +44,9 @@ def values_of(path: Path) -> Values:
 
 def _npz(path: Path) -> Values:
     with np.load(path) as archive:
-        return {name: archive[name] for name in archive.files}
+        held = {name: archive[name] for name in archive.files}
+    # A member that does not begin as an array is bytes.
+    return {name: values for name, values in held.items() if isinstance(values, np.ndarray)}
 
 
 def _zarr(path: Path) -> Values:
