@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 from chaos.both_ways import difference
+from chaos.values_read import values_of
 from tests.kit.forked_commands import Did
 
 DID = Did(
@@ -28,3 +32,10 @@ def test_another_end_or_another_word_is_a_difference() -> None:
     assert "exit code 3, forked 0" in difference(DID, replace(DID, code=3))
     assert "out differs" in difference(DID, replace(DID, out="queries none\n"))
     assert "err differs" in difference(DID, replace(DID, err=DID.err + "warning: x\n"))
+
+
+def test_a_member_that_is_no_array_holds_no_values(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", good=np.arange(3))
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("bad.npy", b"no header")
+    assert list(values_of(tmp_path / "a.npz")) == ["good"]
