@@ -83,7 +83,7 @@ def _move(average: nn.Module, tower: nn.Module, decay: float) -> None:
 @torch.no_grad()
 def encoded(tower: nn.Module, pairs: Pairs) -> Tensor:
     tower.eval()
-    return torch.cat([normalize(tower(part), dim=-1) for part in pairs.x.split(500)])
+    return torch.cat([normalize(tower(part), dim=-1) for part in torch.split(pairs.x, 500)])
 
 
 @torch.no_grad()
@@ -101,7 +101,7 @@ def measured(q_ND: Tensor, bank_MD: Tensor, pairs: Pairs) -> dict[str, float]:
         hubs.append(scores_RN.topk(NEIGHBOURS, dim=1).values.mean(1))
     h_M = torch.cat(hubs)
     ranks: dict[float, list[Tensor]] = defaultdict(list)
-    for part, known in zip(held_out.split(500), positive.split(500), strict=True):
+    for part, known in zip(torch.split(held_out, 500), torch.split(positive, 500), strict=True):
         scores_BM = part @ bank_MD.T
         for a in STRENGTHS:
             corrected = scores_BM - a * h_M

@@ -51,6 +51,9 @@ class CalibrateConfig(Section):
     neighbours: Annotated[int, within(1, 1000)] = key(
         20, "nearest training queries that a document is compared with", unit="queries"
     )
-    sample: Annotated[int, within(1, 1_000_000)] = key(
-        20_000, "training queries among which they are looked for, at most", unit="queries"
+    sample: Annotated[int, within(1, 1_000_000)] | Auto = key(
+        "auto",
+        "training queries among which they are looked for, at most; auto: as many as make 2.5 "
+        "billion comparisons with the documents of the bank, at least 20000",
+        unit="queries",
     )

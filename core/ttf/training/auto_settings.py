@@ -31,7 +31,7 @@ from ttf.training.auto_choices import (
     said_of_mining,
 )
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
-from ttf.training.calibration.sample import is_enough
+from ttf.training.calibration.sample import is_enough, usual_sample
 from ttf.training.plan import BACKWARD, LEAST_BATCH, auto_batch_size
 from ttf.training.schedule import mined_steps, num_evaluations, num_refreshes, refuse_late_gates
 from ttf.training.towers import Specs, specify
@@ -397,4 +397,5 @@ _AFTER_THE_STEP: Final[_Table] = (
     ("evaluate.every", lambda draft: choose_evaluations(draft.work)),
     ("evaluate.patience", _patience),
     ("calibrate.enabled", lambda draft: is_enough(draft.pairs)),
+    ("calibrate.sample", lambda draft: usual_sample(draft.data.bank.shape[0])),
 )

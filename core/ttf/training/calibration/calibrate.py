@@ -28,6 +28,7 @@ from ttf.training.calibration.sample import (
     draw_documents,
     draw_pairs,
     fingerprint_of,
+    most_queries,
 )
 from ttf.training.calibration.work import Work
 from ttf.training.documents import Documents
@@ -52,6 +53,10 @@ class Subject:
     seed: int
     settings: CalibrateConfig
 
+    @property
+    def most_queries(self) -> int:
+        return most_queries(self.settings, self.documents.rows)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
@@ -67,7 +72,7 @@ def calibrate(
     raise; the next call goes on."""
     fingerprint = fingerprint_of(subject.bank, train)
     work = Work(subject.folder.path, _key(subject, fingerprint))
-    drawn = draw_pairs(len(train), subject.settings.sample, subject.seed, fingerprint)
+    drawn = draw_pairs(len(train), subject.most_queries, subject.seed, fingerprint)
     held_out, sampled = _encoded(subject, train, drawn, work, reporter, advance)
     give_back()
     positives = train.known(drawn.sampled)
@@ -134,7 +139,7 @@ def _key(subject: Subject, fingerprint: str) -> str:
             "data": fingerprint,
             "seed": subject.seed,
             "neighbours": settings.neighbours,
-            "sample": settings.sample,
+            "sample": subject.most_queries,
             "block": subject.documents.block_rows,
         }
     )

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-GRID: Final = (0.25, 0.5, 0.75)
+GRID: Final = (0.25, 0.5, 0.75, 1.0)
 _LEVEL: Final = 0.05  # Of a wrong choice, one-sided, over the grid.
 _TOP: Final = 10
 

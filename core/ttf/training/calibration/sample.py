@@ -9,13 +9,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.config.evaluation_schema import CalibrateConfig
 from ttf.contracts import VectorSource
 from ttf.data.dataset import Split
 from ttf.data.order import Permutation, key
 
 ENOUGH_PAIRS: Final = 1000
 MOST_HELD_OUT: Final = 2000
+MOST_SAMPLE: Final = 1_000_000
 _HELD_OUT_OF: Final = 5
+# A larger sample finds nearer queries, and gains (docs/calibration.md); this many comparisons take
+# about three seconds at 384 values, and every bank can have the smallest sample.
+_COMPARISONS: Final = 2_500_000_000
+_LEAST_SAMPLE: Final = 20_000
 # Documents that held-out pairs are ranked against: with more, choosing would cost as much as
 # correcting, and which `a` is best no longer changes.
 MOST_RANKED: Final = 32_768
@@ -36,6 +42,20 @@ def draw_pairs(num_pairs: int, sample: int, seed: int, fingerprint: str) -> Draw
     order = Permutation(num_pairs, key(seed, "calibration", fingerprint))
     rows = order(np.arange(held_out + count, dtype=np.int64))
     return Drawn(held_out=np.sort(rows[:held_out]), sampled=np.sort(rows[held_out:]))
+
+
+def usual_sample(documents: int) -> tuple[int, str]:
+    """How many training queries the documents are compared with at most, and why."""
+    sample = max(_LEAST_SAMPLE, _COMPARISONS // max(1, documents))
+    return min(sample, MOST_SAMPLE), (
+        f"as many as make {_COMPARISONS:,} comparisons with {documents:,} documents, at least "
+        f"{_LEAST_SAMPLE:,}"
+    )
+
+
+def most_queries(settings: CalibrateConfig, documents: int) -> int:
+    """Also of a run that was trained without calibration, so that "auto" is not settled."""
+    return settings.sample if isinstance(settings.sample, int) else usual_sample(documents)[0]
 
 
 def draw_documents(

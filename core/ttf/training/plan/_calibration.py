@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ttf.training.calibration.sample import most_queries
 from ttf.training.plan._model import Choices, DataFacts, Item
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _TILE: Final = 512
 _TILES: Final = 4096
 _TILE_BYTES: Final = 3  # Scores of a tile, and their maxima.
 _BLOCK_ROWS: Final = 8192
-_VARIANTS: Final = 4  # Without correction, and each strength that is tried.
+_VARIANTS: Final = 5  # Without correction, and each strength that is tried.
 
 
 def calibration_items(
@@ -27,7 +28,7 @@ def calibration_items(
         return
     width, rows = facts.doc_dim, facts.bank_rows
     held_out = min(2000, facts.train_pairs // 5)
-    sample = min(config.calibrate.sample, facts.train_pairs - held_out)
+    sample = min(most_queries(config.calibrate, rows), facts.train_pairs - held_out)
     queries = (sample + _VARIANTS * held_out) * width * (_FLOAT + _HALF)
     tiles = min(choices.threads * _TILE, _TILES) * (sample * _TILE_BYTES + 2 * width * _FLOAT)
     block = 4 * min(rows, _BLOCK_ROWS) * width * _FLOAT
@@ -43,5 +44,5 @@ def calibration_items(
         disk_bytes=sample * width * _FLOAT + rows * _FLOAT,
         seconds=(towers + 2 * width * (sample * rows + chosen)) / flops_per_s,
         why=f"{rows:,} documents x {sample:,} training queries, once",
-        lower=f"--set calibrate.sample=... (now {config.calibrate.sample:,})",
+        lower=f"--set calibrate.sample=... (now {sample:,})",
     )
