@@ -20,6 +20,9 @@ Functions, each as the command of the same name:
     report            the HTML page of a run, and a zip to send
     open_vectors      a container of vectors
 
+Classes of their own:
+    EmbeddingTable    trainable vectors, one per document or item, in bounded memory
+
 Errors are a TtfError with a hint and an exit code; Stopped (Ctrl-C, SIGTERM) is a
 KeyboardInterrupt. All keys of a configuration: `ttf config explain`, docs/configuration.md.
 What plugins use: docs/plugins.
@@ -67,6 +70,12 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         TowerFactory as TowerFactory,
         TowerShape as TowerShape,
         VectorSource as VectorSource,
+    )
+    from ttf.data.embedding.statistics import (
+        TableStats as TableStats,
+    )
+    from ttf.data.embedding.table import (
+        EmbeddingTable as EmbeddingTable,
     )
     from ttf.data.order import (
         derived_seed as derived_seed,
@@ -197,6 +206,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
 _NAMES: Final = {
     "ttf.api": "Run evaluate load mine open_vectors plan resume train",
     "ttf.contracts": "ArrayWriter Availability BatchPlan DType DeviceFactory DevicePolicy EvalRecord Miner MinerContext MinerCost MinerFactory MinerTraits Precision Settled StepRecord StorageFactory Store StoreWriter Tower TowerCost TowerFactory TowerShape VectorSource",
+    "ttf.data.embedding.statistics": "TableStats",
+    "ttf.data.embedding.table": "EmbeddingTable",
     "ttf.data.order": "derived_seed sampled_rows",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",

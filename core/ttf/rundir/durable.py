@@ -162,24 +162,9 @@ class OpenFile:
     def write(self, data: bytes | memoryview) -> int:
         """Writes all bytes, in as many calls as needed. After a failure the same bytes can be
         written again: they go to the same position."""
-        left = memoryview(data).cast("B")
-        start, total = self.size, len(left)
-        position = start
-        while left:
-            chunk = left[:_CHUNK_BYTES]
-            count = perform(
-                Operation(
-                    verb="write", area=self.area, path=self.path, offset=position, data=chunk
-                ),
-                lambda some, at=position: os.pwrite(self._fd, some, at),  # type: ignore[misc]
-            )
-            if not 0 < count <= len(chunk):
-                raise OSError(errno.EIO, f"a write returned {count}", str(self.path))
-            left = left[count:]
-            position += count
+        self.size = _write_at(self._fd, self.path, self.area, self.size, data)
         self._digest.update(data)
-        self.size = position
-        return total
+        return memoryview(data).nbytes
 
     def sync(self) -> None:
         if self._given_up:
@@ -213,6 +198,55 @@ class OpenFile:
     def sha256(self) -> str:
         """Of the intended bytes, even if the disk changed them."""
         return self._digest.hexdigest()
+
+
+class PlacedFile:
+    """A file of a fixed size, written at positions; every byte passes through `perform`. Raises
+    OSError.
+
+    After a failed `sync` nobody knows what is on the disk: write everything again after opening it
+    anew.
+    """
+
+    def __init__(self, path: Path, area: str, *, size: int | None = None) -> None:
+        """`size`: makes a new file, which reads as zeros and takes no space yet."""
+        self.path = path
+        self.area = area
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        if size is None:
+            self.fd = os.open(path, flags)
+            return
+        self.fd = perform(
+            Operation(verb="create", area=area, path=path), lambda _: os.open(path, _NEW, 0o666)
+        )
+        self.write_at(size - 1, b"\0")  # not truncate: what is written is what passes here
+
+    def write_at(self, position: int, data: bytes | memoryview) -> None:
+        _write_at(self.fd, self.path, self.area, position, data)
+
+    def sync(self) -> None:
+        fsync_file(self.fd, self.path, self.area)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+
+
+def _write_at(fd: int, path: Path, area: str, position: int, data: bytes | memoryview) -> int:
+    """Writes all bytes, in as many calls as needed; returns the position after them."""
+    left = memoryview(data).cast("B")
+    while left:
+        chunk = left[:_CHUNK_BYTES]
+        count = perform(
+            Operation(verb="write", area=area, path=path, offset=position, data=chunk),
+            lambda some, at=position: os.pwrite(fd, some, at),  # type: ignore[misc]
+        )
+        if not 0 < count <= len(chunk):
+            raise OSError(errno.EIO, f"a write returned {count}", str(path))
+        left = left[count:]
+        position += count
+    return position
 
 
 # --- whole files ---------------------------------------------------------------------------------
