@@ -1,8 +1,7 @@
 """Settles every "auto" of a configuration: pure functions of configuration, data and device.
 
-Two tables list the settings and their functions, in order of dependence; the device cuts the
-optimizer step between the tables. Every value is written back with its reason, so run.toml holds
-what really ran.
+Two tables list the settings in order of dependence; the device cuts the optimizer step between
+them. Every value is written back with its reason, so run.toml holds what really ran.
 """
 
 from __future__ import annotations
