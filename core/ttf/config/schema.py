@@ -276,7 +276,7 @@ class TrainConfig(Section):
     fuse: Samples | Auto = key(
         "auto",
         "micro-batches computed at a time: the same step, but rounding may differ; auto: up to the "
-        "rows that the device computes fastest, within the memory budget",
+        "rows that the device computes fastest, within half the memory budget and 1.5 GiB",
         unit="micro-batches",
     )
     lr: PositiveFloat = key(1e-3, "learning rate after the warm-up", unit="no unit")

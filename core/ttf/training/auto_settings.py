@@ -31,7 +31,7 @@ from ttf.training.auto_choices import (
 )
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.calibration.sample import is_enough, usual_sample
-from ttf.training.plan import BACKWARD, LEAST_BATCH, auto_batch_size
+from ttf.training.plan import BACKWARD, FUSED_BYTES, LEAST_BATCH, auto_batch_size
 from ttf.training.schedule import mined_steps, num_evaluations, num_refreshes, refuse_late_gates
 from ttf.training.towers import Specs, specify
 
@@ -246,7 +246,7 @@ def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
     divisors = [n for n in range(1, plan.accumulate + 1) if plan.accumulate % n == 0]
     policy = draft.policy
     per_row = BACKWARD * max(draft.specs.query.cost().activation_bytes, 1)
-    rows = min(policy.rows_at_once, draft.budget_bytes // 2 // per_row)
+    rows = min(policy.rows_at_once, min(draft.budget_bytes // 2, FUSED_BYTES) // per_row)
     most = rows // plan.micro_batch if asked == AUTO else asked
     fuse = max((n for n in divisors if n <= most), default=1)
     if asked != AUTO:
@@ -255,7 +255,7 @@ def _fuse(draft: _Draft, plan: BatchPlan) -> tuple[int, str]:
         return fuse, f"{SETTLED}each micro-batch is computed alone"
     return fuse, (
         f"{SETTLED}{fuse * plan.micro_batch} samples are computed at a time; the device "
-        f"{policy.name} is fastest with up to {policy.rows_at_once}"
+        f"{policy.name} is fastest with up to {policy.rows_at_once}, if their activations are small"
     )
 
 

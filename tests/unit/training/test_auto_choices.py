@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from tests.kit.data_files import config
 
 from ttf.config.resolve import resolve
 from ttf.config.schema import MinerConfig
 from ttf.contracts import TowerCost
+from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
-from ttf.training.auto_choices import Work, choose_evaluations, choose_negatives
+from ttf.machine.devices import choose
+from ttf.training.auto_choices import Work, choose_evaluations, choose_negatives, said_of_mining
+from ttf.training.auto_settings import decide
 
 IDENTITY = TowerCost(parameters=0, activation_bytes=0, forward_flops=0)
 LINEAR = TowerCost(parameters=384**2, activation_bytes=1536, forward_flops=2 * 384**2)
@@ -56,6 +63,37 @@ def test_whoever_names_a_miner_mines_and_a_default_written_out_says_nothing() ->
     assert choose_negatives(named, work()) == (4, "miner.name is set")
     again = MinerConfig.model_validate({"k": "auto", "refresh": "epoch", "isolation": "none"})
     assert choose_negatives(again, work())[0] == 0
+
+
+def test_the_cost_of_mining_is_said_and_less_with_vectors_from_the_training() -> None:
+    given = work(samples=512, documents=5_000)
+    said = said_of_mining(given)
+    assert f"{given.mining / given.training:.2g} times the work of the training" in said
+    assert "8 rounds of 19,968 queries against 5,000 documents" in said
+    reusing = replace(given, reuses_queries=True)
+    saved = 7 * given.queries_of_a_round * LINEAR.forward_flops
+    assert given.mining - reusing.mining == pytest.approx(saved)
+    assert "after the first round" in said_of_mining(reusing)
+
+
+@pytest.mark.parametrize(
+    ("steps", "hidden", "rows"), [(100, 512, 256), (2, 16, 512)], ids=["founding", "small"]
+)
+def test_fused_micro_batches_stay_within_their_memory(
+    steps: int, hidden: int, rows: int, tmp_path: Path
+) -> None:
+    bank = np.tile(np.arange(4, dtype=np.float32)[:, None], (1, 768))
+    arrays: dict[str, Any] = {
+        "seq_train": np.zeros((600, steps), np.int32),
+        "pos_train": np.arange(600) % 4,
+    }
+    arrays |= {"seq_val": np.zeros((4, steps), np.int32), "pos_val": np.arange(4)}
+    options = [f"tower.query.hidden={hidden}", "memory.budget='16GB'"]
+    flags = {"--tower": "gru", "--batch-size": 32, "--accum": 16}
+    with open_dataset(config(tmp_path, arrays, {"vectors": bank})) as data:
+        found = decide(resolve(sets=options, flags=flags), data, choose("cpu", {}, 1))
+    assert found.plan.micro_batch == rows
+    assert found.config.train.fuse == rows // 32
 
 
 def test_evaluations_stay_within_their_share_and_a_short_run_has_one_each_epoch() -> None:

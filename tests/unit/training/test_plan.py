@@ -114,6 +114,20 @@ def test_candidate_tables_take_twelve_bytes_an_entry_for_each_that_is_kept() -> 
     assert tables.anon_bytes == 0
 
 
+def test_vectors_kept_for_the_next_round_take_disk_and_save_the_encoding() -> None:
+    reusing = RunConfig.model_validate({"miner": {"negatives": 4, "queries": "reuse"}})
+    rounds = replace(CHOICES, refreshes=8)
+    found, before = (make_plan(c, FACTS, rounds, ROOMY) for c in (reusing, MINING))
+    [kept] = [i for i in found.items if i.component == "query vectors of training"]
+    assert kept.disk_bytes == 3 * FACTS.train_pairs * FACTS.doc_dim * 4
+    once, each = (
+        next(i.seconds for i in p.items if i.component == "encoded queries")
+        for p in (found, before)
+    )
+    assert each == pytest.approx(8 * once)
+    assert not any("query vectors" in i.component for i in before.items)
+
+
 def test_a_miner_in_the_trainer_needs_no_process_of_its_own() -> None:
     inside = RunConfig.model_validate({"miner": {"isolation": "none", "negatives": 4}})
     found = make_plan(inside, FACTS, CHOICES, ROOMY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
+from ttf.training.plan._model import FUSED_BYTES, ArrayFacts, Choices, DataFacts, Item, Plan
 from ttf.training.plan._predict import (
     BACKWARD,
     ENTRY_BYTES,
@@ -18,6 +18,7 @@ __all__ = [
     "BACKWARD",
     "ENTRY_BYTES",
     "FLOAT",
+    "FUSED_BYTES",
     "LEAST_BATCH",
     "OPTIMIZER_BYTES",
     "ArrayFacts",

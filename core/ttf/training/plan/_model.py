@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
 from ttf.machine.memory.limits import Limit
@@ -12,6 +12,9 @@ from ttf.text.html import preformatted
 from ttf.text.numbers import duration, size
 
 Phase = Literal["always", "training", "mining", "evaluation", "calibration"]
+# Of the activations of micro-batches computed together, and their gradients. With 256 sequences of
+# the founding workload instead of 512 a step takes as long (docs/decisions/0026).
+FUSED_BYTES: Final = 3 << 29
 PHASES: tuple[Phase, ...] = ("training", "mining", "evaluation", "calibration")
 
 
