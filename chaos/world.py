@@ -22,9 +22,12 @@ CONFIGURATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "trainable-faiss": (
         *("--miner", "faiss", "--doc-tower", "linear", "--accum", "2", "--batch-size", "32"),
     ),
-    "gru-hnswlib": ("--miner", "hnswlib", "--batch-size", "64"),
+    "gru-hnswlib": (
+        *("--miner", "hnswlib", "--batch-size", "64", "--set", "miner.queries='reuse'"),
+    ),
 }
-"""A frozen document tower and a trainable one; one miner each, the exact one with accumulation."""
+"""A frozen document tower and a trainable one; one miner each, the exact one with accumulation, one
+with query vectors from the training."""
 _COMMON: Final = {
     "tower.query.hidden": 64,
     "tower.query.dropout": 0.1,
