@@ -37,7 +37,7 @@ from ttf.training.calibration.ranks import Ranked, ranks_by_factor
 from ttf.training.calibration.sample import draw_documents
 from ttf.training.documents import Documents
 
-BLOCK_ROWS, K, NEIGHBOURS, HELD_OUT = 8192, 200, 20, 2000
+BLOCK_ROWS, K, NEIGHBOURS, HELD_OUT = 8192, 200, 30, 2000
 
 
 def made(folder: Path, rows: int, dim: int, queries: int) -> None:

@@ -49,7 +49,7 @@ class CalibrateConfig(Section):
         "gain nothing is changed; auto: from 1000 training pairs on; true: with any number",
     )
     neighbours: Annotated[int, within(1, 1000)] = key(
-        20, "nearest training queries that a document is compared with", unit="queries"
+        30, "nearest training queries that a document is compared with", unit="queries"
     )
     sample: Annotated[int, within(1, 1_000_000)] | Auto = key(
         "auto",

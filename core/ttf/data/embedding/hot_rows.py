@@ -17,6 +17,7 @@ from ttf.data.embedding.sieve import Sieve
 SLOT_BYTES: Final = 8 + 8 + 8 + 1 + 1 + 16 + 8
 ROW_BYTES: Final = 4 + 4 + 8
 _RECENT: Final = 8  # Rows of so many calls stay: their gradients may still come.
+_UNUSED: Final = -_RECENT
 
 
 class HotRows:
@@ -34,7 +35,7 @@ class HotRows:
         self.row_in = np.full(slots, -1, np.int64)
         self.next_use = np.full(slots, NEVER)
         self._slot_of = np.zeros(rows, np.int32)  # Plus one; 0: not in memory.
-        self._recent = np.full(slots, -_RECENT, np.int64)
+        self._recent = np.full(slots, _UNUSED, np.int64)  # The last call that used a slot.
         self._call = 0
         self._sieve = Sieve(slots)
         self._free = np.arange(slots - 1, -1, -1, dtype=np.int64)
@@ -50,8 +51,9 @@ class HotRows:
 
     def used(self, slots: NDArray[np.int64]) -> None:
         self._call += 1
+        # The use that a row was read for is none yet: else a scan of many rows would stay.
+        self._sieve.used[slots] |= self._recent[slots] > _UNUSED
         self._recent[slots] = self._call
-        self._sieve.used[slots] = True
 
     # --- making room ------------------------------------------------------------------------------
 
@@ -97,6 +99,7 @@ class HotRows:
         self._slot_of[ids] = slots + 1
         self.row_in[slots] = ids
         self.next_use[slots] = next_use
+        self._recent[slots] = _UNUSED
         self._sieve.add(slots)
         return slots
 

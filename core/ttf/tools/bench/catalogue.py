@@ -63,6 +63,11 @@ _BENCHES: Final = (
         f"{_STORAGE}:gather_zarr",
         ("zarr-python",),
     ),
+    Bench(
+        "cache",
+        "simulated caches of a trainable table: hit rates of five policies on three orders",
+        "ttf.tools.bench.cache:work",
+    ),
     Bench("open-npz", "opening an NPZ and reading one row", f"{_STORAGE}:open_npz", ("numpy",)),
 )
 BENCHES: Final = {bench.name: bench for bench in _BENCHES}
