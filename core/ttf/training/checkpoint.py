@@ -11,7 +11,7 @@ import copy
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -267,6 +267,17 @@ def joined(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 # --- the state of a run ---------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Refresh:
+    """What miner.refresh = "auto" has decided, and what the next decision compares with:
+    `ttf.training.refresh`."""
+
+    start: int = -1
+    stop: int = -1
+    epochs: int = 0
+    sample: list[list[int]] = field(default_factory=list)  # Bank rows; empty: no decision yet.
+
+
 @dataclass(kw_only=True)
 class Totals:
     """Sums over all processes of a run."""
@@ -279,14 +290,14 @@ class Totals:
     deviations: list[str] = field(default_factory=list)
     # What one must know to judge the result, by subject: a later text replaces an earlier one.
     notes: dict[str, str] = field(default_factory=dict)
-    # What miner.refresh = "auto" has decided, and on which sample: `ttf.training.refresh`.
-    refresh: dict[str, Any] = field(default_factory=dict)
+    refresh: Refresh = field(default_factory=Refresh)
     gates: dict[str, Any] = field(default_factory=dict)  # The `GateResult` of those judged.
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Raises TypeError for values of another kind."""
-        for name, value in asdict(dataclass_from(Totals, values)).items():
-            setattr(self, name, value)
+        restored = dataclass_from(Totals, values)
+        for each in fields(Totals):
+            setattr(self, each.name, getattr(restored, each.name))
 
 
 class RunState:

@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.data.order import sampled_rows
+from ttf.errors import ArtifactDamaged
 from ttf.mining.miner_results import CandidateTable
 from ttf.mining.negatives import drawable
-from ttf.training.checkpoint import Totals
+from ttf.training.checkpoint import Refresh, Totals
 from ttf.training.evaluation import encode_split
 from ttf.training.schedule import Window
 from ttf.training.session import Session
@@ -44,8 +45,13 @@ class Refreshes:
 
     def window_of(self, step: int, epoch: Window) -> Window:
         """The decided window of a step; `epoch`: that of its epoch alone."""
-        start, stop = (int(self._totals.refresh.get(name, -1)) for name in ("start", "stop"))
-        return Window(start=start, stop=stop, mined=True) if start <= step < stop else epoch
+        found = self._totals.refresh
+        stop = min(found.stop, self._session.decided.total_steps)
+        return (
+            Window(start=found.start, stop=stop, mined=True)
+            if found.start <= step < stop
+            else epoch
+        )
 
     def latest_stop(self, epoch: Window) -> int:
         """The last step that a table mined at the start of this window may serve."""
@@ -56,21 +62,18 @@ class Refreshes:
         before = self._totals.refresh
         new = _documents(table, self._rows, self._session)
         epochs, self.figures, why = 1, {}, "it is the first, and nothing is known yet"
-        if before.get("sample"):
-            self.figures = self._compare(before["sample"], new)
-            epochs = next_epochs(int(before["epochs"]), self.figures["old_weight"])
+        if before.sample:
+            self.figures = self._compare(before.sample, new)
+            epochs = next_epochs(before.epochs, self.figures["old_weight"])
             why = (
                 f"the negatives of the table before still have {self.figures['old_weight']:.0%} of "
                 f"the weight of the new ones ({self.figures['changed']:.0%} of them are others)"
             )
         window = Window(start=epoch.start, stop=self._stop(epoch, epochs), mined=True)
         self.figures["serves_epochs"] = epochs
-        self._totals.refresh = {
-            "start": window.start,
-            "stop": window.stop,
-            "epochs": epochs,
-            "sample": new,
-        }
+        self._totals.refresh = Refresh(
+            start=window.start, stop=window.stop, epochs=epochs, sample=new
+        )
         if window.stop < self._session.decided.total_steps:
             self._session.reporter.note(
                 f"The mined candidates of step {window.start:,} are used for {epochs} "
@@ -84,6 +87,14 @@ class Refreshes:
 
     def _compare(self, old: list[list[int]], new: list[list[int]]) -> dict[str, Any]:
         session = self._session
+        documents = {row for rows in old for row in rows}
+        known = range(session.parts.documents.rows)
+        if len(old) != len(new) or any(row not in known for row in documents):
+            raise ArtifactDamaged(
+                "The checkpoint compares mined negatives with documents that the bank does not have.",
+                hint="Its files were changed after the run wrote them. Start a new run from the "
+                "folder's run.toml.",
+            )
         vectors = torch.from_numpy(
             encode_split(
                 session.parts.model,
