@@ -7,7 +7,17 @@ from typing import Final
 
 from chaos.foreign.case import Foreign
 from chaos.foreign.held_back import HELD_BACK
+from chaos.foreign.second_guard import SECOND_GUARD
+from chaos.foreign.second_train import SECOND_TRAIN
+from chaos.foreign.second_waiting import SECOND_WAITING
 from chaos.foreign.under_guard import UNDER_GUARD
 from chaos.foreign.under_train import UNDER_TRAIN
 
-FOREIGN: Final[tuple[Foreign, ...]] = (*UNDER_GUARD, *UNDER_TRAIN, *HELD_BACK)
+FOREIGN: Final[tuple[Foreign, ...]] = (
+    *UNDER_GUARD,
+    *UNDER_TRAIN,
+    *HELD_BACK,
+    *SECOND_GUARD,
+    *SECOND_WAITING,
+    *SECOND_TRAIN,
+)

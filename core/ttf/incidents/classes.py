@@ -72,7 +72,8 @@ CLASSES: Final[Mapping[str, About]] = {
     ),
     "alloc-failure": About(
         signature="`MemoryError`, `std::bad_alloc`, `DefaultCPUAllocator`, or device out of memory; or "
-        "exit code 1 with `OpenBLAS error: Memory allocation still failed` and no traceback",
+        "exit code 1 and no traceback with `OpenBLAS error: Memory allocation still failed` or `libgomp: "
+        "Thread creation failed`",
         does=_FIRST,
         remedy=_SMALLER,
     ),
@@ -85,7 +86,8 @@ CLASSES: Final[Mapping[str, About]] = {
     ),
     "killed": About(
         signature="SIGKILL, and no OOM counter increased; or SIGTERM, SIGHUP or a similar signal; or "
-        "SIGXFSZ (a limit of file size was reached); or exit code 124 of the program `timeout`",
+        "SIGXFSZ (a limit of file size was reached); or exit code 124 of the program `timeout`; or a "
+        "message of the job scheduler, or of a parent process whose worker is gone",
         does=f"restarts unchanged. Exception: after SIGXFSZ, {_ENDS.format(8)}",
         remedy="if a limit was reached: raise the limit (`ulimit`). If another program or a person sent "
         "the signal: no setting helps",
@@ -116,7 +118,8 @@ CLASSES: Final[Mapping[str, About]] = {
         remedy="restore the original file, then run `ttf resume`",
     ),
     "non-finite": About(
-        signature="a loss or gradient that is not finite, or wrong results of the device",
+        signature="a loss or gradient that is not finite, wrong results of the device, or an error message "
+        "about NaN or infinity",
         does=_ENDS.format(4),
         remedy="read the error message first. Often one of these changes helps: a lower learning rate, "
         "data without NaN, `--precision fp32`",
@@ -132,6 +135,18 @@ CLASSES: Final[Mapping[str, About]] = {
         signature="a message of the driver: `CUDA error: ...`, Metal's `failed assertion`, or a GPU hang",
         does=_UNCHANGED,
         remedy="`--device cpu`",
+    ),
+    "rendezvous-failed": About(
+        signature="a message of torch.distributed that processes of a training did not find each other: "
+        "`1/2 clients joined`, `EADDRINUSE`, `RendezvousTimeoutError`",
+        does="restarts unchanged",
+        remedy="none",
+    ),
+    "peer-lost": About(
+        signature="a message of gloo or NCCL that another process of the training is gone: `Connection "
+        "closed by peer`, `ncclRemoteError`",
+        does="restarts unchanged",
+        remedy="none",
     ),
     "unknown": About(
         signature="an exit code, and no known message; or invalid answers of a miner",

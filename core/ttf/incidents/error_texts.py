@@ -65,7 +65,12 @@ ALLOCATION: Final = Pattern(
     r"libgomp: Out of memory allocating",
     r"^memory allocation of \d+ bytes failed",
     r"[Ee]rror in malloc\(\): out of memory",
-    # devices
+    shown=(
+        "a message about a refused allocation (`MemoryError`, `std::bad_alloc`, `Cannot allocate "
+        "memory`, ...)"
+    ),
+)
+DEVICE_MEMORY: Final = Pattern(
     r"(?:CUDA|HIP|XPU) out of memory",
     r"\b\w{1,40} backend out of memory",
     r"(?:CUDA|HIP) error: out of memory",
@@ -73,9 +78,15 @@ ALLOCATION: Final = Pattern(
     r"STATUS_ALLOC_FAILED",
     r"CommandBufferCallbackErrorOutOfMemory",
     shown=(
-        "a message about a refused allocation (`MemoryError`, `std::bad_alloc`, `out of "
+        "a message about the memory of a device (`CUDA out of memory`, `MPS backend out of "
         "memory`, ...)"
     ),
+)
+THREADS_REFUSED: Final = Pattern(
+    r"libgomp: Thread creation failed: [^\n]+",
+    r"OMP: Error #34: [^\n]+",
+    r"blas_thread_init: pthread_create failed for thread \d+ of \d+: [^\n]+",
+    shown="a message about a refused thread (`libgomp: Thread creation failed`, ...)",
 )
 
 UNCAUGHT_BAD_ALLOC: Final = Pattern(
@@ -128,6 +139,28 @@ COLLECTIVE_TIMEOUT: Final = Pattern(
         "collective operation timeout`, ...)"
     ),
 )
+NO_RENDEZVOUS: Final = Pattern(
+    r"(?P<why>[^\n]*\b\d+/\d+ clients joined[^\n]*)",
+    r"(?P<why_>[^\n]*\bserver socket has failed to listen on any local network address[^\n]*)",
+    r"(?P<why__>[^\n]*\bclient socket has (?:failed to connect|timed out)[^\n]*)",
+    r"(?P<why___>[^\n]*\bRendezvous(?:Timeout|Connection|Closed)Error\b[^\n]*)",
+    shown="a message about ranks that did not find each other (`1/2 clients joined`, `EADDRINUSE`, ...)",
+)
+PEER_LOST: Final = Pattern(
+    r"(?P<why>[^\n]*\bgloo/[^\n]*(?:Connection closed by peer|Connection reset by peer)[^\n]*)",
+    r"(?P<why_>[^\n]*\bncclRemoteError\b[^\n]*)",
+    shown="a message about a rank that is gone (`Connection closed by peer` of gloo, `ncclRemoteError`)",
+)
+SCHEDULER: Final = Pattern(
+    r"(?P<why>slurmstepd: error: \*\*\* [^\n]*CANCELLED AT [^\n]*)",
+    r"(?P<why_>=>> PBS: job killed: [^\n]*)",
+    r"(?P<why__>TERM_(?:RUNLIMIT|MEMLIMIT|OWNER|PREEMPT): [^\n]*)",
+    shown="a message of the job scheduler (`slurmstepd: ... CANCELLED`, ...)",
+)
+NOT_WRITABLE: Final = Pattern(
+    r"The given (?:NumPy array|buffer) is not writable",
+    shown="`The given NumPy array is not writable`",
+)
 WATCHDOG: Final = Pattern(
     r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$",
     shown="`Timeout (0:05:00)!`, the heading of faulthandler's watchdog",
@@ -135,6 +168,11 @@ WATCHDOG: Final = Pattern(
 
 NON_FINITE: Final = Pattern(
     r"returned nan values in its \d+th output",
+    r"but found invalid values:\s*tensor\([^()]{0,2000}\b(?:nan|inf)\b",
+    r"probability tensor contains either .inf., .nan.",
+    r"(?:input )?(?:matrix|array|tensor) contain(?:s|ed) (?:non-finite|NaN|nan)\b",
+    r"\bmust not contain infs or NaNs",
+    r"\bInput (?:\w+ )?contains (?:NaN|infinity)",
     r"(?i:\bloss (?:is|became|was|=) ?(?:now )?(?:nan|inf|infinite|non-?finite|not finite)\b)",
     r"(?i:\bloss=(?:nan|inf)\b)",
     r"(?i:\bloss returned in .{1,60} is (?:nan|inf))",
@@ -151,6 +189,8 @@ HEAP: Final = Pattern(
     r"malloc assertion failure in \w+|\bmalloc\.c:\d+\b[^\n]{0,40}[Aa]ssertion",
     r"error for object 0x[0-9a-f]+: (?:pointer being|incorrect checksum|double free)",
     r"Corruption of (?:free|tiny) object|Heap corruption detected",
+    r"tcmalloc[^\n]{0,80}Attempt to free invalid pointer",
+    r"mimalloc: error: [^\n]{0,80}(?:double free|invalid pointer|corrupt)",
     shown="a message of the allocator (`double free`, `malloc(): corrupted ...`, ...)",
 )
 PYTHON_HEAP: Final = Pattern(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
-from ttf.incidents.death import Death
+from ttf.incidents.death import UNNAMED, Death
 from ttf.machine.memory.limits import MACHINE
 
 # Where a rule searches. words: the error that the process reported, or the end of stderr. stderr:
@@ -22,6 +22,7 @@ DISK_LOW: Final = 1 << 20
 NEAR_LIMIT: Final = 0.9
 FAR_FROM_LIMIT: Final = 0.8
 _LAST_LINES: Final = 30
+_DEEP: Final = 8  # named native frames, all of one function
 # No message of a library has lines so long. The rules search every line many times.
 _LONGEST_LINE: Final = 2000
 _LONG_LINE: Final = re.compile(rf"[^\n]{{{_LONGEST_LINE + 1},}}")
@@ -57,6 +58,11 @@ _WAITING: Final = re.compile(
     r"(?:threading|queue|selectors|subprocess)\.py:\d+ in "
     r"(?:wait|acquire|join|_wait_for_tstate_lock|get|select|_try_wait)$"
 )
+_ON_NETWORK: Final = re.compile(
+    r"(?:socket|ssl)\.py:\d+ in (?:readinto|read|recv\w*|send\w*|accept|create_connection|do_handshake)$"
+)
+# faulthandler writes at most 100 frames of a thread; gdb repeats a function that calls itself.
+_MORE_FRAMES: Final = re.compile(r"^  \.\.\.$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -183,8 +189,21 @@ class DeathFacts:
             yield "child-crashed"
         if _WAITING.search(self.top_frame):
             yield "waits-in-python"
+        if _ON_NETWORK.search(self.top_frame):
+            yield "waits-for-network"
+        if self._is_deep():
+            yield "deep-stack"
         if self.death.signal is not None and _is_of_a_foreign_thread(self.stacks):
             yield "foreign-thread"
+
+    def _is_deep(self) -> bool:
+        native = self.death.backtrace
+        names = [] if native is None else [frame.function for frame in native.frames]
+        if len(names) >= _DEEP and len(set(names)) == 1 and names[0] != UNNAMED:
+            return True
+        start = self.stacks.rfind("Current thread")
+        crashed = self.stacks[start:].partition("\n\n")[0] if start >= 0 else ""
+        return _MORE_FRAMES.search(crashed) is not None
 
     @property
     def last_line(self) -> str:

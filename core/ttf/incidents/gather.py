@@ -19,6 +19,7 @@ from typing import Final, Self
 from ttf.errors import EntryRefused
 from ttf.incidents import _linux
 from ttf.incidents.death import CrashReport, Death, ProcessEnd, ProcessName, ProcessorTime
+from ttf.incidents.disks import full_disks
 from ttf.incidents.inputs import InputFile, changes
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.limits import OomWatch
@@ -148,6 +149,8 @@ class Witness:
         report = self._report(None if killed_by_us else signum)
         kernel = self._log.lines_about(self._ids) if self._log is not None else report.words
         folders = [*end.folders, *map(Path, sorted(self._written_to)), _SHM]
+        if signum == signal.SIGBUS:  # a page of a file anywhere, also in a mapping made since
+            folders += full_disks()
         count, source = self._oom.rise()
         if report.killed_for_memory:
             count, source = 1, f"{report.path.name} ({report.killed_for_memory})"

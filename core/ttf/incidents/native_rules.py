@@ -49,8 +49,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         "bus-error",
         When(signals=("SIGBUS",)),
         "{who} used a memory page{native} {at} that could not be loaded. Possible causes: a "
-        "mapped file was truncated, a disk did not answer, or a pointer was damaged. ttf found no "
-        "change in the input files that it knows.",
+        "mapped file was truncated, its disk is full or did not answer, or a pointer was damaged. ttf "
+        "found no change in the input files that it knows.",
     ),
     Rule(
         "heap-corruption",
@@ -126,8 +126,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "segfault",
         When(signals=("SIGSEGV",)),
-        "{who} used an invalid memory address{native} {at}. The error is in native code: Python "
-        "code alone cannot cause it.",
+        "{who} used an invalid memory address{native} {at}. Native code used a wrong pointer, or a "
+        "recursion used up the stack. Python code alone can cause only such a recursion.",
     ),
     Rule(
         "illegal-instruction",
@@ -208,7 +208,6 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
             text=error_texts.WORKER_GONE,
             signals=(EXIT,),
             facts=("failed", "traceback"),
-            processes=(COMMAND,),
         ),
         "A worker process of {who_object} ended suddenly and wrote no message. Then {who_object} "
         "ended. A crash in native code usually leaves stacks, and there are none. More probably, "

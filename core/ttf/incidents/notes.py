@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ttf.incidents import error_texts
 from ttf.incidents.classes import CLASSES
 from ttf.incidents.error_texts import NATIVE_CLASSES
 from ttf.incidents.rule import OURS, Note, When
@@ -80,9 +81,23 @@ NOTES: Final[tuple[Note, ...]] = (
         text="The main thread of the process was waiting for another thread or process.",
     ),
     Note(
-        names=("alloc-failure",),
-        when=When(),
-        text="The kernel killed no process: it refused the request for memory.",
+        names=("hang",),
+        when=When(facts=("waits-for-network",)),
+        text="The main thread of the process was waiting for the network: for an answer, or to be "
+        "connected.",
+    ),
+    Note(
+        names=("segfault",),
+        when=When(facts=("deep-stack",)),
+        text="The stack of the thread that crashed is very deep: probably a recursion used it up.",
+    ),
+    Note(
+        names=("segfault",),
+        when=When(signals=("SIGSEGV",), text=error_texts.NOT_WRITABLE, areas=("stderr",)),
+        text=(
+            "Before, torch warned of an array that is not writable. To write into a tensor that "
+            "shares it, as operations in place do, causes this signal."
+        ),
     ),
     Note(
         names=(*NATIVE_CLASSES, "killed", "hang", "vanished", "oom-kill"),

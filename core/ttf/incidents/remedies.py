@@ -288,5 +288,10 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     "non-finite": (
         "Lower the learning rate, clip gradients, use fp32, or check the data for NaN.",
     ),
+    "rendezvous-failed": (
+        "Check that every process starts, with the same address and port.",
+        "End processes of an earlier training.",
+    ),
+    "peer-lost": ("Look at the output of the other processes: the first one that ended.",),
     "vanished": ("Search for os._exit in the script and its libraries. Use sys.exit instead.",),
 }

@@ -32,6 +32,13 @@ _TWO_RUNTIMES: Final = (
     "and the library of the miner. Run the two libraries in separate processes."
 )
 
+_REFUSED: Final = "The kernel killed no process: it refused the request for memory."
+
+_DEVICE_MEMORY: Final = (
+    "The device had no free memory left for {who_object} {at}. This is the memory of the device (GPU), "
+    "not that of the machine: the kernel refused nothing and killed no process."
+)
+
 RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
     Rule(
@@ -93,26 +100,45 @@ RULES: Final[tuple[Rule, ...]] = (
         "alloc-failure",
         When(text=error_texts.OPENBLAS_ALLOCATION, signals=(*ABORTS, "SIGSEGV"), facts=("failed",)),
         "OpenBLAS could not get memory {at}. It ended {who_object} with an exit code and without "
-        "a Python error.",
+        "a Python error. " + _REFUSED,
         at_once=True,
     ),
     Rule(
         "alloc-failure",
-        When(text=error_texts.ALLOCATION, signals=ABORTS, facts=("failed", "refused-memory")),
-        "{who} could not get the memory that it needed {at}.",
+        When(text=error_texts.DEVICE_MEMORY, signals=ABORTS, facts=("failed", "refused-memory")),
+        _DEVICE_MEMORY,
         certain=True,
     ),
     Rule(
         "alloc-failure",
-        When(text=error_texts.ALLOCATION, signals=ABORTS, facts=("failed",)),
-        "{who} could not get the memory that it needed {at}.",
+        When(text=error_texts.DEVICE_MEMORY, signals=ABORTS, facts=("failed",)),
+        _DEVICE_MEMORY,
         at_once=True,
+    ),
+    Rule(
+        "alloc-failure",
+        When(text=error_texts.ALLOCATION, signals=ABORTS, facts=("failed",)),
+        "{who} could not get the memory that it needed {at}. " + _REFUSED,
+        at_once=True,
+    ),
+    Rule(
+        "alloc-failure",
+        When(
+            text=error_texts.THREADS_REFUSED,
+            areas=("words", "stderr"),
+            signals=(*ABORTS, "SIGSEGV"),
+            facts=("failed",),
+            without=("finished", "traceback"),
+        ),
+        "The system refused a thread to a library in {who_object} {at}. Usually too many threads or "
+        "processes are running (ulimit -u, pids.max of a cgroup), or a limit of memory leaves no room "
+        "for the stack of the thread (ulimit -v). Fewer threads help: OMP_NUM_THREADS.",
     ),
     Rule(
         "alloc-failure",
         When(text=error_texts.UNCAUGHT_BAD_ALLOC, areas=("stderr",), signals=("SIGABRT",)),
         "C++ code{native} could not get the memory that it needed {at}, and did not catch the "
-        "exception.",
+        "exception. " + _REFUSED,
         at_once=True,
     ),
     Rule(
@@ -174,7 +200,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "non-finite",
         When(text=error_texts.NON_FINITE, signals=(EXIT,), facts=("failed",)),
-        "The training gave invalid numbers {at}: a value is NaN or infinite.",
+        "{who} met invalid numbers {at}: a value is NaN or infinite.",
         ends_with=ExitCode.NUMERIC,
     ),
     Rule(
@@ -240,8 +266,33 @@ RULES: Final[tuple[Rule, ...]] = (
         ),
         "A child process of {who_object} was killed by SIGKILL. Then {who_object} ended.",
     ),
+    Rule(
+        "killed",
+        When(
+            signals=("SIGTERM", "SIGKILL", EXIT),
+            text=error_texts.SCHEDULER,
+            areas=("words",),
+            facts=("failed",),
+            without=("finished", "traceback"),
+        ),
+        "The job scheduler ended {who_object} {at}. It wrote: {why}",
+    ),
     # --- crashes in native code ---------------------------------------------------------------------
     *NATIVE_RULES,
+    # --- other processes of the same training -------------------------------------------------------
+    Rule(
+        "rendezvous-failed",
+        When(text=error_texts.NO_RENDEZVOUS, signals=(EXIT,), facts=("failed", "traceback")),
+        "The processes of a training on several processes did not find each other: {why} Usually a "
+        "process did not start or has another address or port, or an older training still uses the "
+        "port.",
+    ),
+    Rule(
+        "peer-lost",
+        When(text=error_texts.PEER_LOST, signals=(EXIT,), facts=("failed", "traceback")),
+        "Another process of the same training ended or lost its connection: {why} Look for the cause in "
+        "the output of that process.",
+    ),
     # --- ended from outside --------------------------------------------------------------------------
     Rule(
         "cpu-limit",

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
-from ttf.errors import DataChanged, ExitCode, GaveUp, PluginBroken, Told, TrainerFault
+from ttf.errors import (
+    DataChanged,
+    ExitCode,
+    GaveUp,
+    NumericFailure,
+    PluginBroken,
+    Told,
+    TrainerFault,
+)
 from ttf.host.at_work import PluginWork
 from ttf.host.installed import installed
 from ttf.host.plugin_faults import mend
 from ttf.incidents.death import Finding
 from ttf.process.error_document import ErrorDocument, from_document
+
+_LESS: Final = "A lower learning rate or clipped gradients often help; also check the data for NaN."
 
 
 def last_error(
@@ -27,6 +38,11 @@ def last_error(
         if where.is_dir():  # the disk may not have taken it
             error.hint = f"{evidence} {error.hint}".rstrip()
         return error
+    if document is not None and finding.ends_with == ExitCode.NUMERIC:
+        return NumericFailure(
+            f"{finding.explanation} {document['class']}: {document['message']}",
+            hint=f"The traceback is in {where}. {_LESS}",
+        )
     if document is not None:
         return TrainerFault(
             f"The trainer raised {document['class']}: {document['message']} {why}",

@@ -27,7 +27,7 @@ def test_a_read_of_address_zero_is_a_segfault_with_the_python_line(tmp_path: Pat
     found = finding_of(SEGV, tmp_path)
     assert (found.name, found.certain, found.ends_with) == ("segfault", False, None)
     assert "SIGSEGV (11)" in told(found) and "in string_at" in told(found)
-    assert "native code" in found.explanation
+    assert "Native code" in found.explanation
 
 
 def test_without_a_stack_a_segfault_says_what_that_hints_at(tmp_path: Path) -> None:

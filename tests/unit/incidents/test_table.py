@@ -6,17 +6,26 @@ import functools
 import itertools
 import signal
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.kit.last_words import OMP, RECURSES, TRACE, WAITS_FOR_ANSWER, WORDS
 
 from ttf.incidents.classes import CLASSES, table
 from ttf.incidents.classify import classify, first_match, matches
-from ttf.incidents.death import Death, FileChange, Finding, ProcessorTime
+from ttf.incidents.death import (
+    UNNAMED,
+    Backtrace,
+    Death,
+    FileChange,
+    Finding,
+    NativeFrame,
+    ProcessorTime,
+)
 from ttf.incidents.facts import DeathFacts, last_words
 from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
@@ -28,89 +37,9 @@ DOCS = Path(__file__).parents[3] / "docs/incidents.md"
 CONTRACT = """
     omp-duplicate segfault abort heap-corruption cxx-exception bus-error illegal-instruction
     oom-kill memory-limit alloc-failure hang killed cpu-limit vanished disk-full data-changed
-    non-finite python-error device-lost unknown
+    non-finite python-error device-lost rendezvous-failed peer-lost unknown
 """.split()  # noqa: SIM905 - as a sentence it is read against the contract
 
-TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    go()\n'
-OMP = (
-    "OMP: Error #15: Initializing libiomp5.so, but found libomp.so.5 already initialized.\n"
-    "OMP: Hint This means that multiple copies of the OpenMP runtime have been linked."
-)
-WORDS: Mapping[str, str] = {
-    "nothing": "",
-    "omp": OMP,
-    "openblas": "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.",
-    "MemoryError": f"{TRACE}numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.0 GiB "
-    "for an array with shape (1048576, 1024) and data type float64",
-    "rank": f"{TRACE}[rank0]: MemoryError",
-    "bad_alloc": "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
-    "std::bad_alloc",
-    "bad_alloc long ago": "terminate called after throwing an instance of 'std::bad_alloc'\n"
-    + "Fatal Python error: Aborted\n\n"
-    + "\n".join(f"Thread 0x{i} (most recent call first):" for i in range(40)),
-    "torch": f"{TRACE}RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. "
-    "DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes.",
-    "gpu memory": f"{TRACE}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
-    "mac memory": f"{TRACE}RuntimeError: MPS backend out of memory (MPS allocated: 17 GB).",
-    "disk": f"{TRACE}OSError: [Errno 28] No space left on device: 'step-000000100/state.json'",
-    "quota": f"{TRACE}OSError: [Errno 122] Disk quota exceeded",
-    "short write": f"{TRACE}RuntimeError: [enforce fail at inline_container.cc:672] . unexpected "
-    "pos 64 vs 0",
-    "gpu": f"{TRACE}RuntimeError: CUDA error: an illegal memory access was encountered",
-    "metal": "-[MTLDebugCommandBuffer commit]:812: failed assertion `commit command buffer'",
-    "hang of a gpu": "Error: command buffer exited with error status.\n  Caused GPU Hang Error "
-    "(00000003:kIOGPUCommandBufferCallbackErrorHang)",
-    "nan": f"{TRACE}RuntimeError: Function 'ExpBackward0' returned nan values in its 0th output.",
-    "shm": "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
-    "shared memory (shm).",
-    "heap": "malloc(): corrupted top size",
-    "heap of a mac": "python(1,0x1f) malloc: *** error for object 0x60: pointer being freed was not "
-    "allocated",
-    "c++": "terminate called after throwing an instance of 'faiss::FaissException'\n  what():  no",
-    "c++ of a mac": "libc++abi: terminating due to uncaught exception of type std::runtime_error",
-    "assertion": "t: index.cc:12: add: Assertion `rows > 0' failed.",
-    "worker killed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
-    "worker crashed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
-    "Segmentation fault. ",
-    "worker with a bus error": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
-    "Bus error. ",
-    "worker gone": f"{TRACE}RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly",
-    "worker gone, another way": 'Traceback (most recent call last):\n  File "multiprocessing/'
-    'connection.py", line 395, in _recv\nConnectionResetError: [Errno 104] Connection reset by peer',
-    "worker crashed, seen by itself": "ERROR: Unexpected segmentation fault encountered in worker.\n"
-    f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
-    "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
-    "watchdog": "Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n",
-    "traceback": f"{TRACE}KeyError: 'rows'",
-    "no pipes": "ttf: code in this process closed pipes that it had not opened",
-    "stack smashed": "*** stack smashing detected ***: terminated",
-    "heap of glibc": "Fatal glibc error: malloc assertion failure in sysmalloc: (old_top == initial)",
-    "heap of Python": "Debug memory block at address p=0x7f: API 'm'\n"
-    "Fatal Python error: _PyMem_DebugRawFree: bad trailing pad byte\n",
-    "sanitizer": "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x60 at pc 0x7f\n"
-    "READ of size 4\n" + "  0x0c0c7fff85c0: fa fa\n" * 40 + "==7==ABORTING",
-    "sanitizer at a bad address": "==7==ERROR: AddressSanitizer: stack-overflow on address 0x60",
-    "thread of c++": "terminate called without an active exception",
-    "check of glog": "F1119 08:12:01 7 index.cc:212] Check failed: rows_ > 0 (0 vs. 0)\n"
-    "*** Check failure stack trace: ***",
-    "panic": "thread 'main' panicked at src/lib.rs:8:14:\nindex out of bounds\nnote: run with "
-    "`RUST_BACKTRACE=1`",
-    "gpu too new": f"{TRACE}RuntimeError: CUDA error: no kernel image is available for execution on "
-    "the device",
-    "nccl": "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)\n"
-    "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [Rank 0] "
-    "Process group watchdog thread terminated\n" + "frame #1: c10::Error\n" * 40,
-    "gloo": f"{TRACE}RuntimeError: [unbound_buffer.cc:81] Timed out waiting 1800000ms for recv "
-    "operation to complete",
-    "no codec": "Fatal Python error: init_fs_encoding: failed to get the Python codec of the filesystem "
-    "encoding\nPython runtime state: core initialized\nModuleNotFoundError: No module named 'encodings'",
-    "linker": "python: symbol lookup error: engine.so: undefined symbol: of_a_newer_version",
-    "no reader": "Exception ignored in: <_io.TextIOWrapper name='<stdout>'>\n"
-    "BrokenPipeError: [Errno 32] Broken pipe",
-    "syntax": '  File "t.py", line 2\n    for step in range(10:\n           ^\nSyntaxError: invalid '
-    "syntax",
-    "prose": "epoch 3, loss 2.1",
-}
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
 EXITS = (0, 1, 3, 120, 121, 122, 124, 127)
 CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
@@ -195,6 +124,8 @@ def test_every_note_is_said_somewhere() -> None:
             "faulthandler": 'Thread 0x1 (most recent call first):\n  File "a/threading.py", line 5 in '
             "wait\n"
         },
+        {"faulthandler": WAITS_FOR_ANSWER},
+        {"faulthandler": RECURSES},
     ]
     unsaid = list(NOTES)
     for death, more in itertools.product(list(deaths())[::11], around):
@@ -312,6 +243,20 @@ def test_a_command_is_ended_at_its_limit_and_a_trainer_before_it() -> None:
         ("nccl", None, "unknown"),
         ("gloo", None, "hang"),
         ("syntax", None, "python-error"),
+        ("libgomp", None, "alloc-failure"),
+        ("libgomp", 9, "killed"),
+        ("tcmalloc", 6, "heap-corruption"),
+        ("rust memory", 6, "alloc-failure"),
+        ("memory slots", None, "python-error"),
+        ("policy", None, "non-finite"),
+        ("svd", None, "non-finite"),
+        ("port in use", None, "rendezvous-failed"),
+        ("peer missing", None, "rendezvous-failed"),
+        ("peer missing", 11, "segfault"),
+        ("peer gone", None, "peer-lost"),
+        ("slurm", 15, "killed"),
+        ("slurm", None, "killed"),
+        ("slurm", 11, "segfault"),
     ],
 )
 def test_what_a_process_wrote_decides_where_its_end_allows_it(
@@ -342,6 +287,11 @@ def test_what_a_process_wrote_decides_where_its_end_allows_it(
         ("no codec", None, 1, "PYTHONHOME"),
         ("linker", None, 127, "engine.so: undefined symbol: of_a_newer_version."),
         ("syntax", None, 1, "SyntaxError: invalid syntax."),
+        ("libgomp", None, 1, "ulimit -u"),
+        ("peer missing", None, 1, "1/2 clients joined."),
+        ("peer gone", None, 1, "Connection closed by peer [127.0.0.1]:34567"),
+        ("not writable", 11, None, "warned of an array that is not writable"),
+        ("nothing", 11, None, "a recursion used up the stack"),
     ],
 )
 def test_the_reason_that_a_process_wrote_is_told(
@@ -361,6 +311,27 @@ def test_the_line_that_names_the_exception_is_told_not_the_end_of_its_message() 
     assert "Errors in loading the model: Missing key: weight." in (
         classify(a_death(exit_code=1, stderr=listed)).explanation
     )
+
+
+def test_a_device_without_memory_is_not_said_to_be_the_kernels_doing() -> None:
+    """The memory of a GPU is not the machine's."""
+    device = classify(a_death(exit_code=1, stderr=WORDS["gpu memory"])).explanation
+    machine = classify(a_death(exit_code=1, stderr=WORDS["torch"])).explanation
+    assert "memory of the device (GPU)" in device and "the kernel refused nothing" in device
+    assert "refused the request for memory" in machine and "GPU" not in machine
+
+
+def test_many_frames_of_one_function_are_a_recursion_and_few_are_not() -> None:
+    deep = "probably a recursion used it up"
+    assert deep in classify(a_death(signal=11, faulthandler=RECURSES)).explanation
+    few = RECURSES.replace("  ...\n", "")
+    assert deep not in classify(a_death(signal=11, faulthandler=few)).explanation
+    other = f"{few}\nThread 0x2 (most recent call first):\n  ...\n"
+    assert deep not in classify(a_death(signal=11, faulthandler=other)).explanation
+    for names, is_deep in ((("walk",) * 8, True), (("walk",) * 7, False), ((UNNAMED,) * 8, False)):
+        frames = tuple(NativeFrame(function=name, library="") for name in names)
+        found = classify(a_death(signal=11, backtrace=Backtrace(frames=frames)))
+        assert (deep in found.explanation) == is_deep
 
 
 def test_of_several_errors_at_once_the_group_is_told() -> None:

@@ -10,12 +10,12 @@ from typing import Final
 
 from ttf.incidents.backtrace import NativeStacks
 from ttf.incidents.death import Death, KilledByUs, ProcessEnd
+from ttf.incidents.disks import full_disks
 from ttf.incidents.facts import signal_name
 from ttf.incidents.gather import TAIL_BYTES, Witness, native_library
 from ttf.machine.memory.watch import MemoryCurve
 from ttf.text.shell import quoted
 from ttf.tools.guard.blame import hidden, to_blame
-from ttf.tools.guard.disks import full_disks
 from ttf.tools.guard.pythons import PythonEnd, Pythons
 from ttf.tools.guard.stacks import Stacks
 

@@ -54,15 +54,16 @@ class PipeReaders:
         self._files: dict[int, dict[tuple[int, int], LogFile]] = defaultdict(dict)  # by process
         self._ours = {(s.st_dev, s.st_ino): s.st_size for s in map(os.fstat, (1, 2))}
 
-    def look(self, pids: Iterable[int]) -> None:
-        """About 20 us for each open file of these processes."""
+    def look(self, pids: Iterable[int], *, strangers: bool = False) -> None:
+        """About 20 us for each open file of these processes. `strangers`: not started by the command;
+        what is in their files by now may be about other commands."""
         for pid in pids:
             with suppress(OSError):  # gone, or somebody else's
                 for link in Path(f"/proc/{pid}/fd").iterdir():
                     with suppress(OSError):  # closed meanwhile
-                        self._look_at(pid, link)
+                        self._look_at(pid, link, strangers)
 
-    def _look_at(self, pid: int, link: Path) -> None:
+    def _look_at(self, pid: int, link: Path, stranger: bool) -> None:
         writes = bool(link.lstat().st_mode & stat.S_IWUSR)
         path = str(link.readlink())
         if path.startswith("pipe:["):
@@ -75,7 +76,7 @@ class PipeReaders:
             found = link.stat()
             identity = (found.st_dev, found.st_ino)
             if stat.S_ISREG(found.st_mode) and identity not in self._files[pid]:
-                begins = found.st_size if _appends(pid, link.name) else 0
+                begins = found.st_size if stranger or _appends(pid, link.name) else 0
                 self._files[pid][identity] = self.from_us(LogFile(path, *identity, begins))
 
     def from_us(self, log: LogFile) -> LogFile:

@@ -92,7 +92,8 @@ class Pythons:
         if self._searches < _MOST_SEARCHES and wanted & _own_pipes():
             self._searches += 1
             mine = {os.getpid(), *pids}
-            self._readers.look(pid for pid in all_processes() if pid not in mine)
+            others = [pid for pid in all_processes() if pid not in mine]
+            self._readers.look(others, strangers=True)
 
     def tidy(self, alive: Iterable[int]) -> None:
         """Forgets most of those that ended in order: a build may start thousands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -121,3 +122,33 @@ def test_a_kill_is_told_though_only_a_shell_saw_it(start: Start, tmp_path: Path)
     assert guarded.wait() == 0
     found = incident(tmp_path / "watch")
     assert (found["class"], found["signal"], found["hidden"]) == ("killed", 9, True)
+
+
+HARNESS = """
+import sys
+with open("harness.log", "w") as log:
+    log.write("torch.OutOfMemoryError: CUDA out of memory.\\nthe last line\\n")
+    log.flush()
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+"""Takes what the guard prints. Its own log is about an earlier command that printed the same line."""
+
+
+def test_what_a_program_around_the_guard_wrote_before_is_not_said_by_the_command(
+    tmp_path: Path,
+) -> None:
+    _script(tmp_path, IS_WATCHED + "print('the last line')\nos.abort()\n")
+    reader = subprocess.Popen(
+        [PYTHON, "-c", HARNESS], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with reader:
+        assert reader.stdin is not None and reader.stdout is not None
+        assert reader.stdout.readline() == b"ready\n"
+        words = [PYTHON, "-m", "ttf", "guard", "--out", "watch", "--", PYTHON, "train.py"]
+        guarded = subprocess.run(words, cwd=tmp_path, stdout=reader.stdin, check=False)
+        reader.stdin.close()
+    assert guarded.returncode == 134
+    found = incident(tmp_path / "watch")
+    assert found["class"] == "abort" and "the last line" in _said(tmp_path / "watch")
+    assert "out of memory" not in str(found) + _said(tmp_path / "watch")

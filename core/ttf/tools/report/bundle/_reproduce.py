@@ -40,6 +40,8 @@ _NO_SCRIPT: Final[Mapping[str, str]] = {
     "cpu-limit": "to reproduce it, run any long computation with a limit of processor time (ulimit -t).",
     "disk-full": "to reproduce it, the disk must be equally full; see df -h.",
     "non-finite": "the cause is in the rows that the incident names, and a bundle contains no data.",
+    "rendezvous-failed": "the cause is in the other processes of the training, or in their network.",
+    "peer-lost": "the cause is in another process of the training; see the incidents of all ranks.",
     "python-error": "the traceback in the incident shows the line; to reproduce it, the data is needed.",
 }
 

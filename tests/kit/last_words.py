@@ -1,0 +1,112 @@
+"""What dying processes wrote last, shortened: messages of libraries, by a name for the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    go()\n'
+OMP = (
+    "OMP: Error #15: Initializing libiomp5.so, but found libomp.so.5 already initialized.\n"
+    "OMP: Hint This means that multiple copies of the OpenMP runtime have been linked."
+)
+WAITS_FOR_ANSWER = 'Thread 0x1 (most recent call first):\n  File "/usr/lib/python3.11/socket.py", line 706 in readinto\n'
+RECURSES = (
+    "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+    + '  File "t.py", line 5 in deeper\n' * 100
+    + "  ...\n"
+)
+WORDS: Mapping[str, str] = {
+    "nothing": "",
+    "omp": OMP,
+    "openblas": "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.",
+    "MemoryError": f"{TRACE}numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.0 GiB "
+    "for an array with shape (1048576, 1024) and data type float64",
+    "rank": f"{TRACE}[rank0]: MemoryError",
+    "bad_alloc": "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
+    "std::bad_alloc",
+    "bad_alloc long ago": "terminate called after throwing an instance of 'std::bad_alloc'\n"
+    + "Fatal Python error: Aborted\n\n"
+    + "\n".join(f"Thread 0x{i} (most recent call first):" for i in range(40)),
+    "torch": f"{TRACE}RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. "
+    "DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes.",
+    "gpu memory": f"{TRACE}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    "mac memory": f"{TRACE}RuntimeError: MPS backend out of memory (MPS allocated: 17 GB).",
+    "disk": f"{TRACE}OSError: [Errno 28] No space left on device: 'step-000000100/state.json'",
+    "quota": f"{TRACE}OSError: [Errno 122] Disk quota exceeded",
+    "short write": f"{TRACE}RuntimeError: [enforce fail at inline_container.cc:672] . unexpected "
+    "pos 64 vs 0",
+    "gpu": f"{TRACE}RuntimeError: CUDA error: an illegal memory access was encountered",
+    "metal": "-[MTLDebugCommandBuffer commit]:812: failed assertion `commit command buffer'",
+    "hang of a gpu": "Error: command buffer exited with error status.\n  Caused GPU Hang Error "
+    "(00000003:kIOGPUCommandBufferCallbackErrorHang)",
+    "nan": f"{TRACE}RuntimeError: Function 'ExpBackward0' returned nan values in its 0th output.",
+    "shm": "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+    "shared memory (shm).",
+    "heap": "malloc(): corrupted top size",
+    "heap of a mac": "python(1,0x1f) malloc: *** error for object 0x60: pointer being freed was not "
+    "allocated",
+    "c++": "terminate called after throwing an instance of 'faiss::FaissException'\n  what():  no",
+    "c++ of a mac": "libc++abi: terminating due to uncaught exception of type std::runtime_error",
+    "assertion": "t: index.cc:12: add: Assertion `rows > 0' failed.",
+    "worker killed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",
+    "worker crashed": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
+    "Segmentation fault. ",
+    "worker with a bus error": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: "
+    "Bus error. ",
+    "worker gone": f"{TRACE}RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly",
+    "worker gone, another way": 'Traceback (most recent call last):\n  File "multiprocessing/'
+    'connection.py", line 395, in _recv\nConnectionResetError: [Errno 104] Connection reset by peer',
+    "worker crashed, seen by itself": "ERROR: Unexpected segmentation fault encountered in worker.\n"
+    f"{TRACE}ConnectionResetError: [Errno 104] Connection reset by peer",
+    "worker aborted": f"{TRACE}RuntimeError: DataLoader worker (pid 7) is killed by signal: Aborted.",
+    "watchdog": "Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n",
+    "traceback": f"{TRACE}KeyError: 'rows'",
+    "no pipes": "ttf: code in this process closed pipes that it had not opened",
+    "stack smashed": "*** stack smashing detected ***: terminated",
+    "heap of glibc": "Fatal glibc error: malloc assertion failure in sysmalloc: (old_top == initial)",
+    "heap of Python": "Debug memory block at address p=0x7f: API 'm'\n"
+    "Fatal Python error: _PyMem_DebugRawFree: bad trailing pad byte\n",
+    "sanitizer": "==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x60 at pc 0x7f\n"
+    "READ of size 4\n" + "  0x0c0c7fff85c0: fa fa\n" * 40 + "==7==ABORTING",
+    "sanitizer at a bad address": "==7==ERROR: AddressSanitizer: stack-overflow on address 0x60",
+    "thread of c++": "terminate called without an active exception",
+    "check of glog": "F1119 08:12:01 7 index.cc:212] Check failed: rows_ > 0 (0 vs. 0)\n"
+    "*** Check failure stack trace: ***",
+    "panic": "thread 'main' panicked at src/lib.rs:8:14:\nindex out of bounds\nnote: run with "
+    "`RUST_BACKTRACE=1`",
+    "gpu too new": f"{TRACE}RuntimeError: CUDA error: no kernel image is available for execution on "
+    "the device",
+    "nccl": "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)\n"
+    "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  [Rank 0] "
+    "Process group watchdog thread terminated\n" + "frame #1: c10::Error\n" * 40,
+    "gloo": f"{TRACE}RuntimeError: [unbound_buffer.cc:81] Timed out waiting 1800000ms for recv "
+    "operation to complete",
+    "no codec": "Fatal Python error: init_fs_encoding: failed to get the Python codec of the filesystem "
+    "encoding\nPython runtime state: core initialized\nModuleNotFoundError: No module named 'encodings'",
+    "linker": "python: symbol lookup error: engine.so: undefined symbol: of_a_newer_version",
+    "no reader": "Exception ignored in: <_io.TextIOWrapper name='<stdout>'>\n"
+    "BrokenPipeError: [Errno 32] Broken pipe",
+    "syntax": '  File "t.py", line 2\n    for step in range(10:\n           ^\nSyntaxError: invalid '
+    "syntax",
+    "prose": "epoch 3, loss 2.1",
+    "libgomp": "\nlibgomp: Thread creation failed: Resource temporarily unavailable",
+    "tcmalloc": "src/tcmalloc.cc:332] Attempt to free invalid pointer 0x5581a1b2c3d0",
+    "rust memory": "memory allocation of 34359738368 bytes failed",
+    "memory slots": f"{TRACE}RuntimeError: replay memory: out of memory slots (capacity 100)",
+    "policy": f"{TRACE}ValueError: Expected parameter loc (Tensor of shape (1, 2)) of distribution "
+    "Normal(loc: torch.Size([1, 2])) to satisfy the constraint Real(), but found invalid values:\n"
+    "tensor([[nan, nan]], grad_fn=<AddmmBackward0>)",
+    "svd": f"{TRACE}torch._C._LinAlgError: linalg.svd: The algorithm failed to converge because the "
+    "input matrix contained non-finite values.",
+    "port in use": f"{TRACE}torch.distributed.DistNetworkError: The server socket has failed to listen on "
+    "any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: "
+    "address already in use",
+    "peer missing": f"{TRACE}torch.distributed.DistStoreError: Timed out after 4 seconds waiting for "
+    "clients. 1/2 clients joined.",
+    "peer gone": f"{TRACE}RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] "
+    "Connection closed by peer [127.0.0.1]:34567",
+    "slurm": "slurmstepd: error: *** STEP 48213.0 ON node17 CANCELLED AT 2026-11-19T21:14:07 DUE TO TIME "
+    "LIMIT ***",
+    "not writable": "t.py:3: UserWarning: The given NumPy array is not writable, and PyTorch does not "
+    "support non-writable tensors.",
+}
