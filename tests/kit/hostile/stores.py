@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import io
 import json
 import os
 import zipfile
@@ -183,12 +184,20 @@ def _twice(place: Place) -> None:
 @_store("a zip file of zarr inflates without end", "bad.zarr.zip")
 def _zip_bomb(place: Place) -> None:
     folder = zarr_store(place)
-    with zipfile.ZipFile(place.root / "bad.zarr.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(folder.parent / ".zgroup", ".zgroup")
-        archive.write(folder / ".zarray", "vectors/.zarray")
+    documents = (folder.parent / ".zgroup").read_bytes(), (folder / ".zarray").read_bytes()
+    (place.root / "bad.zarr.zip").write_bytes(_zarr_zip_of(*documents))
+
+
+@functools.cache
+def _zarr_zip_of(group: bytes, array: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(".zgroup", group)
+        archive.writestr("vectors/.zarray", array)
         with archive.open("vectors/0.0", "w", force_zip64=True) as member:
             for _ in range(BOMB >> 20):
                 member.write(bytes(1 << 20))
+    return made.getvalue()
 
 
 @_store("strings of zarr claim to be billions")
@@ -231,7 +240,9 @@ def _zip_shard(place: Place) -> None:
             "chunk_shape": [40, 8], "codecs": [{"name": "bytes"}], "index_codecs": ["bytes"],
         }}],
     }  # fmt: skip
-    with zipfile.ZipFile(place.root / "bad.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(
+        place.root / "bad.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1
+    ) as archive:
         archive.writestr("zarr.json", json.dumps({"zarr_format": 3, "node_type": "group"}))
         archive.writestr("vectors/zarr.json", json.dumps(about))
         with archive.open("vectors/c/0/0", "w", force_zip64=True) as member:
@@ -259,14 +270,21 @@ def _npy(header: str, held: int = 0) -> bytes:
 
 
 def _npz(place: Place, shape: str, held: int = 0, *, deflated: bool = False) -> None:
+    (place.root / "bad.npz").write_bytes(_npz_of(shape, held, deflated))
+
+
+@functools.cache  # made anew for every command; three gigabytes take minutes
+def _npz_of(shape: str, held: int, deflated: bool) -> bytes:
+    made = io.BytesIO()
     text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     method = zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
-    with zipfile.ZipFile(place.root / "bad.npz", "w", method) as archive:
+    with zipfile.ZipFile(made, "w", method, compresslevel=1) as archive:
         for name in ("vectors", "X_train", "X_val"):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 member.write(_npy(text))
                 for _ in range(held >> 20):
                     member.write(bytes(1 << 20))
+    return made.getvalue()
 
 
 def _shaped(shape: str) -> Callable[[Place], None]:
