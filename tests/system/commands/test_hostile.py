@@ -26,7 +26,7 @@ WHOLE = bool(os.environ.get("TTF_CHAOS"))
 SAID_NOTHING = (ExitCode.OUR_FAULT, ExitCode.GAVE_UP)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300 if WHOLE else 60)  # larger files there
 @pytest.mark.parametrize("hostile", [h for h in TABLE_OF_ALL if h.quick], ids=str)
 def test_nothing_outside_is_touched_and_no_command_fails(
     hostile: Hostile, place: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
