@@ -7,11 +7,13 @@ and on the real sets in --data.
 
     python benchmarks/bench_exact.py                                # small, a minute
     python benchmarks/bench_exact.py --rows 500000 --queries 10000  # what the issue asks for
+    python benchmarks/bench_exact.py --bars --data ../shared/data   # small bank, hot cluster, rounds
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -29,11 +32,14 @@ from ttf.contracts import MinerContext
 from ttf.data.sources import VectorRef, open_ref
 from ttf.data.vectors import UnitRows
 from ttf.host.plugins import create_store, open_store
+from ttf.mining.job import MiningJob
 from ttf.mining.scan.scan_counters import ScanTally
+from ttf.mining.worker_client import MinerWorkers
 from ttf.tools.bench.paired import in_turns, ratio
 from ttf_miners._exact_scan import ExactMiner
 
 BUDGET = 1 << 30
+BARS = ("small", "hot", "round", "large-round")
 BLOCKS = ((512, 2048), (512, 4096), (1024, 2048), (1024, 4096), (2048, 2048), (2048, 4096))
 
 
@@ -43,6 +49,9 @@ def main() -> None:
     faiss.omp_set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as temp:
         folder = Path(temp)
+        if args.bars is not None:
+            bars(folder, args)
+            return
         for dim in args.dims:
             bank = write_bank(folder / f"bank-{dim}.npz", args.rows, dim)
             if args.memory_only:
@@ -63,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--data", type=Path, help="folder of real sets, each with a bank.npz")
     parser.add_argument("--memory-only", action="store_true")
+    parser.add_argument("--bars", nargs="*", choices=BARS, help="some, or without names all")
     return parser.parse_args()
 
 
@@ -209,6 +219,125 @@ def anonymous() -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     raise SystemExit("this system does not say how much memory is anonymous")
+
+
+# --- the bars of small banks, hot clusters and rounds -----------------------------------------------
+
+
+def bars(folder: Path, args: argparse.Namespace) -> None:
+    wanted = args.bars or BARS
+    if "small" in wanted:
+        bank, queries = wordnet(args.data, 52_000, 5_000)
+        against_faiss("wordnet-definitions, float16", folder, bank, queries, args)
+    if "hot" in wanted:
+        bank, queries = with_cluster()
+        against_faiss("a cluster of 2,000 nearly equal rows", folder, bank, queries, args)
+    if "round" in wanted:
+        bank, queries = wordnet(args.data, 28_444, 20_000)
+        for k in (40, 64, args.k):
+            mining_round(folder, bank, queries, k, args)
+    if "large-round" in wanted:
+        mining_round(folder, unit_vectors(150_000, 384, 0), unit_vectors(20_000, 384, 1), 40, args)
+
+
+def wordnet(data: Path, rows: int, queries: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    folder = data / "wordnet-definitions"
+    bank = np.load(folder / "bank.npz")["vectors"][:rows]
+    return bank, np.load(folder / "pairs.npz")["X_train"][:queries].astype(np.float32)
+
+
+def with_cluster() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """200,000 rows of which 2,000 differ by a thousandth of their length, and 4,096 queries of
+    which 1% are near them."""
+    rng = np.random.default_rng(0)
+    bank, queries, centre = (unit_vectors(n, 768, 10 + n) for n in (200_000, 4_096, 1))
+    rows, near = rng.choice(len(bank), 2_000, replace=False), rng.choice(4_096, 41, replace=False)
+    bank[rows] = centre + 1e-3 * unit_vectors(2_000, 768, 3)
+    queries[near] = centre + 0.3 * unit_vectors(41, 768, 4)
+    for vectors in (bank, queries):
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return bank, queries
+
+
+def written(path: Path, rows: NDArray[Any]) -> VectorRef:
+    writer = create_store(str(path))
+    writer.array("vectors", rows.shape, rows.dtype.name).append(rows)
+    writer.commit()
+    return VectorRef(uri=str(path), array="vectors", storage="npz")
+
+
+def against_faiss(
+    what: str,
+    folder: Path,
+    rows: NDArray[Any],
+    queries: NDArray[np.float32],
+    args: argparse.Namespace,
+) -> None:
+    dim = rows.shape[1]
+    flat = faiss.IndexFlatIP(dim)
+    flat.add(rows.astype(np.float32))
+    product = Product(rows.astype(np.float32), queries, best_block(dim, args.threads), args.threads)
+    with open_ref(written(folder / f"rows-{len(rows)}.npz", rows)) as bank:
+        exact = miner(args.threads, folder)
+        exact.build(bank.source, folder)
+        arms: dict[str, Callable[[], object]] = {
+            "faiss": lambda: flat.search(queries, args.k),
+            "exact": lambda: exact.search(queries, args.k),
+            "product": product,
+        }
+        seconds = in_turns(arms, args.repeats)
+        print(f"\n{what}: {len(queries):,} queries x {len(rows):,} x {dim}, k = {args.k}")
+        print(", ".join(f"{name} {np.median(taken):.2f} s" for name, taken in seconds.items()))
+        print(f"times faiss: {ratio(seconds['faiss'], seconds['exact'])}")
+        print(f"of the product: {ratio(seconds['product'], seconds['exact'])}")
+        print(f"same top k: {same(exact, flat, queries, args.k)}; certified {exact.tally.rate:.4f}")
+        exact.close()
+
+
+def mining_round(
+    folder: Path,
+    rows: NDArray[Any],
+    queries: NDArray[np.float32],
+    k: int,
+    args: argparse.Namespace,
+) -> None:
+    """A round as the trainer asks for it: files, a worker that is warm, and checked answers."""
+    ref, dim = written(folder / f"round-{len(rows)}.npz", rows), rows.shape[1]
+    np.save(folder / "queries.npy", queries)
+    product = Product(rows.astype(np.float32), queries, best_block(dim, args.threads), args.threads)
+    numbers = itertools.count()
+    with MinerWorkers(isolation="process", say=print) as workers, open_ref(ref) as bank:
+        exact = miner(args.threads, folder)
+        exact.build(bank.source, folder)
+
+        def once() -> None:
+            context = MinerContext(
+                threads=args.threads, seed=0, deterministic=True, budget_bytes=BUDGET
+            )
+            out = folder / f"found-{next(numbers)}"
+            job = MiningJob(
+                bank=ref,
+                queries=str(folder / "queries.npy"),
+                k=k,
+                miner="exact",
+                context=context,
+                out=str(out),
+                cache=str(folder),
+            )
+            workers.run(job, 600.0, lambda done, total: None)
+
+        seconds = in_turns(
+            {"round": once, "scan": lambda: exact.search(queries, k), "product": product},
+            args.repeats,
+        )
+        print(f"\na round: {len(queries):,} queries x {len(rows):,} x {dim}, k = {k}")
+        print(", ".join(f"{name} {np.median(taken):.2f} s" for name, taken in seconds.items()))
+        for name in ("round", "scan"):
+            print(f"{name}, times the product: {ratio(seconds[name], seconds['product'])}")
+        exact.close()
+
+
+# --- certificates -----------------------------------------------------------------------------------
 
 
 def certificates(path: Path, args: argparse.Namespace) -> None:
