@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.contracts import MinerContext
+from ttf.contracts import DType, MinerContext
 from ttf.data.sources import VectorRef, open_ref
 from ttf.data.vectors import UnitRows
 from ttf.host.plugins import create_store, open_store
@@ -261,7 +261,8 @@ def with_cluster() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 def written(path: Path, rows: NDArray[Any]) -> VectorRef:
     writer = create_store(str(path))
-    writer.array("vectors", rows.shape, rows.dtype.name).append(rows)
+    stored: DType = "float16" if rows.dtype == np.float16 else "float32"
+    writer.array("vectors", rows.shape, stored).append(rows)
     writer.commit()
     return VectorRef(uri=str(path), array="vectors", storage="npz")
 
