@@ -195,8 +195,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         Tuned as Tuned,
         tune as tune,
     )
-    from ttf.training.inference import (
+    from ttf.training.found import (
         Found as Found,
+    )
+    from ttf.training.inference import (
         Model as Model,
     )
     from ttf.training.plan import (
@@ -234,7 +236,8 @@ _NAMES: Final = {
     "ttf.tools.mine.offline": "Mined",
     "ttf.tools.report.make": "Reported report",
     "ttf.tools.tune.from_python": "Tuned tune",
-    "ttf.training.inference": "Found Model",
+    "ttf.training.found": "Found",
+    "ttf.training.inference": "Model",
     "ttf.training.plan": "Plan",
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
+from ttf.data.array_arguments import (
+    about_arrays,
+    as_files,
+    into_folder,
+    named_as_given,
+    refuse_arrays,
+    without_arrays,
+)
 from ttf.errors import ConfigError, ExitCode, GateNotMet, Stopped, Told
 from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
@@ -41,7 +49,6 @@ __all__ = [
 ]
 
 
-_FILES: Final = ("pairs", "bank", "context")
 ConfigSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
 _MINE_KEYS: Final[Mapping[str, str]] = {
     "k": "miner.k",
@@ -103,10 +110,11 @@ def train(
     from ttf.config.values import plain_arguments
     from ttf.rundir.request import TrainRequest
 
-    files, arrays = _without_arrays(overrides)
+    files, arrays = without_arrays(overrides)
     source, flags = plain_arguments(config, {**(sets or {}), **files})
     folder = RunFolder.new(None if out is None else Path(out))
-    flags |= _written(arrays, folder)
+    written = into_folder(arrays, folder)
+    flags |= written
     request = TrainRequest(
         run_dir=str(folder.path),
         config=source,
@@ -115,32 +123,8 @@ def train(
         remedies=remedies,
         progress=progress,
     )
-    return Run(path=folder.path, summary=run(request, folder, supervised=supervised))
-
-
-def _without_arrays(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The overrides, and those of them that are arrays and not paths."""
-    given = {role: overrides[role] for role in _FILES if role in overrides}
-    arrays = {r: v for r, v in given.items() if v is not None and not _is_path(v)}
-    return {name: v for name, v in overrides.items() if name not in arrays}, arrays
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str | os.PathLike)
-
-
-def _written(arrays: Mapping[str, Any], folder: RunFolder) -> dict[str, str]:
-    """Writes arrays into the folder of a new run, which goes again if that fails."""
-    if not arrays:
-        return {}
-    from ttf.data.given_arrays import write_given
-
-    try:
-        return write_given(arrays, folder.inputs)
-    except BaseException:
-        folder.abandon()
-        folder.close()
-        raise
+    with named_as_given(written):
+        return Run(path=folder.path, summary=run(request, folder, supervised=supervised))
 
 
 def resume(
@@ -176,15 +160,15 @@ def plan(
     from ttf.config.values import plain_arguments
     from ttf.training.launch import plan_resolved
 
-    files, arrays = _without_arrays(overrides)
+    files, arrays = without_arrays(overrides)
     source, flags = plain_arguments(config, {**(sets or {}), **files})
     file = Path(source) if isinstance(source, str) else source
-    with tempfile.TemporaryDirectory(prefix="ttf-plan-") as scratch:
-        if arrays:
-            from ttf.data.given_arrays import write_given
-
-            flags |= write_given(arrays, Path(scratch))
-        return plan_resolved(resolve(file, flags=flags, safe=safe))
+    with as_files(arrays) as written:
+        flags |= {role: str(path) for role, path in written.items()}
+        found = plan_resolved(resolve(file, flags=flags, safe=safe))
+    for role, path in written.items():
+        found = found.told(partial(about_arrays, role=role, path=str(path)))
+    return found
 
 
 def mine(
@@ -211,6 +195,8 @@ def mine(
 
     if (run_dir is None) == (queries is None) or (queries is not None and bank is None):
         raise ConfigError("It is not clear what to mine. Give run_dir, or give queries and bank.")
+    why = "the table refers to its rows, also after this call"
+    refuse_arrays({"queries": queries, "bank": bank}, "ttf.mine", why)
     keys = {_MINE_KEYS.get(name, name): value for name, value in overrides.items()}
     resolved = resolve(None, flags=plain_values(keys))
     with contextlib.ExitStack() as stack:
@@ -364,32 +350,44 @@ def evaluate_run(
 def evaluate(
     run_dir: Path | str,
     *,
-    pairs: Path | str | None = None,
-    bank: Path | str | None = None,
+    pairs: Path | str | Mapping[str, Any] | None = None,
+    bank: Path | str | Any = None,
     k: Sequence[int] = (1, 10, 100, 500),
     sets: Mapping[str, Any] | None = None,
     allow_remote: bool = False,
 ) -> Mapping[str, float]:
     """Only the metrics: `recall@k`, `mrr@10`, `ndcg@10`. `sets`: keys of `[data]`, such as
-    `{"data.names.X_val": "queries"}`. `allow_remote`: see `resume`."""
-    found = evaluate_run(
-        Path(run_dir),
-        pairs=None if pairs is None else Path(pairs),
-        bank=None if bank is None else Path(bank),
-        k=k,
-        sets=sets or {},
-        allow_remote=allow_remote,
-    )
+    `{"data.names.X_val": "queries"}`. `pairs` and `bank` may be arrays as in `train`.
+    `allow_remote`: see `resume`."""
+    with as_files({"pairs": pairs, "bank": bank}) as files:
+        found = evaluate_run(
+            Path(run_dir),
+            pairs=files["pairs"],
+            bank=files["bank"],
+            k=k,
+            sets=sets or {},
+            allow_remote=allow_remote,
+        )
     metrics: Mapping[str, float] = found["metrics"]
     return metrics
 
 
-def load(run_dir: Path | str, *, allow_remote: bool = False) -> Model:
+def load(
+    run_dir: Path | str, *, bank: Path | str | Any = None, allow_remote: bool = False
+) -> Model:
     """The trained towers of a run, of an unfinished one those it has so far; close it (or use
-    `with`) when done. `allow_remote`: see `resume`."""
+    `with`) when done.
+
+    `bank`: other documents to search, a path or an array. Without any bank, also if that of the run
+    is gone, `encode_queries` and `encode_documents` work. `allow_remote`: see `resume`.
+    """
     from ttf.training.inference import open_run
 
-    return open_run(Path(run_dir), allow_remote=allow_remote)
+    with contextlib.ExitStack() as stack:
+        files = stack.enter_context(as_files({"bank": bank}))
+        model = open_run(Path(run_dir), bank=files["bank"], allow_remote=allow_remote)
+        model.close_with(stack.pop_all().close)
+        return model
 
 
 def open_vectors(uri: Path | str, *, storage: str = "auto") -> Store:

@@ -12,7 +12,7 @@ from ttf.text.shell import quoted
 from ttf.text.terminal import emit_json, next_command, say, show
 
 if TYPE_CHECKING:
-    from ttf.training.inference import Found
+    from ttf.training.found import Found
 
 
 @click.command(
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 Examples:
   ttf search runs/run-001 --queries queries.npz -k 10 | head
   ttf search runs/run-001 --queries queries.npz -k 100 --out found.npz
+  ttf search runs/run-001 --queries queries.npz --bank new-bank.npz
 \b
-The file with the queries needs an array `vectors`, X_*, or seq_* (rows of the run's context)."""
+The file with the queries needs an array `vectors`, X_*, or seq_* (rows of the run's context).
+Lengths of sequences X_test are read from len_test (int64), or from mask_test (True for each valid
+step)."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
 @options.path("--queries", required=True, help="File with the queries.")
+@options.path("--bank", help="Another bank of documents. [default: that of the run]")
 @options.count("-k", "k", default=10, metavar="K", help="Documents per query.")
 @options.path(
     "--out",
@@ -40,6 +44,7 @@ The file with the queries needs an array `vectors`, X_*, or seq_* (rows of the r
 def command(
     run_dir: Path,
     queries: Path,
+    bank: Path | None,
     k: int,
     out: Path | None,
     overwrite: bool,
@@ -57,11 +62,12 @@ def command(
 
     if out is not None:
         check_output(str(out), overwrite=overwrite)
-    with api.load(run_dir, allow_remote=allow_remote) as model:
+    with api.load(run_dir, bank=bank, allow_remote=allow_remote) as model:
         found = model.search_file(queries, k, out, overwrite=overwrite)
         for note in model.notes:
             say(note)
-    from ttf.training.inference import in_a_table
+        notes = list(model.notes)
+    from ttf.training.found import in_a_table
 
     meaning = found.ids_are if out is None else in_a_table(found)[1]
     say(f"The ids are {meaning}.")
@@ -69,17 +75,31 @@ def command(
         say(f"Wrote ids and scores of {len(found.ids)} queries to {out}.")
         if as_json:
             queried, width = found.ids.shape
-            emit_json({"out": out, "queries": queried, "k": width, "ids_are": meaning})
+            emit_json(
+                {"out": out, "queries": queried, "k": width, "ids_are": meaning, "notes": notes}
+            )
         next_command(f"ttf data inspect {quoted(out)}")
     elif as_json:
-        emit_json(found)
+        emit_json({**vars(found), "notes": notes})
     else:
         _print_table(found)
-        next_command(f"ttf search {quoted(run_dir)} --queries {quoted(queries)} --out found.npz")
+        other = f" --bank {quoted(bank)}" if bank else ""
+        next_command(
+            f"ttf search {quoted(run_dir)} --queries {quoted(queries)}{other} --out found.npz"
+        )
 
 
 def _print_table(found: Found) -> None:
     show("query\trank\tid\tscore")
     for row, (ids, scores) in enumerate(zip(found.ids, found.scores, strict=True)):
         for rank, (document, score) in enumerate(zip(ids, scores, strict=True), start=1):
-            show(f"{row}\t{rank}\t{document}\t{score:.6g}")
+            show(f"{row}\t{rank}\t{_cell(document)}\t{score:.6g}")
+
+
+def _cell(value: object) -> str:
+    """An id in its column: without the characters that end columns and lines.
+
+    >>> _cell("two\\nlines and a\\ttab")
+    'two\\\\nlines and a\\\\ttab'
+    """
+    return str(value).replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")

@@ -143,7 +143,9 @@ def check_range(
         row = start + int(np.flatnonzero(lost.reshape(len(lost), -1).any(axis=1))[0])
         raise BadData(
             f"{where}: row {row} contains values that are too large for {dtype}.",
-            hint="Use --dtype bf16, which has the range of float32, or scale the vectors.",
+            hint="Use --dtype bf16, which has the range of float32, or scale the vectors."
+            if dtype == "float16"
+            else "Scale the vectors.",
         )
 
 

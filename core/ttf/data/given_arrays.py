@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DType
 from ttf.data.convert import check_range
+from ttf.data.sources import GivenRows
 from ttf.data.text_arrays import put_text
 from ttf.data.vectors import numpy_dtype
 from ttf.data.writing import array_bytes, block_rows, writing
@@ -32,7 +33,7 @@ def _written(role: str, value: Any, path: Path) -> str:
             hint='Name the arrays: pairs={"X_train": queries, "pos_train": rows_of_the_bank}.',
         )
     named = value if isinstance(value, Mapping) else {"vectors": value}
-    arrays = {str(name): as_numpy(array, f"{role}: {name}") for name, array in named.items()}
+    arrays = _arrays(named, role)
     needed = sum(array_bytes(a.shape, _dtype(a)) for a in arrays.values() if a.dtype.kind != "U")
     with writing(str(path), needed_bytes=needed) as writer:
         for name, array in arrays.items():
@@ -45,9 +46,126 @@ def _written(role: str, value: Any, path: Path) -> str:
                 held = array[start : start + step]
                 with np.errstate(over="ignore"):
                     block = np.ascontiguousarray(held, dtype=numpy_dtype(dtype))
-                check_range(held, block, start, dtype, f"{role}: {name}")
+                check_range(held, block, start, dtype, _said(role, name))
                 out.append(block)
     return str(path.absolute())
+
+
+def _arrays(named: Mapping[Any, Any], role: str) -> dict[str, NDArray[Any]]:
+    """By name; sequences of different lengths are padded, with their lengths as one more array."""
+    # Both splits must have sequences of one length.
+    longest = {kind: _longest(named, kind, rank) for kind, rank in (("X", 2), ("seq", 1))}
+    found: dict[str, NDArray[Any]] = {}
+    for key, value in named.items():
+        name, where = str(key), _said(role, str(key))
+        kind, _, split = name.partition("_")
+        if (kind == "seq" and longest["seq"]) or (kind == "pos" and _is_ragged(value, 1)):
+            found[name] = _padded_rows(value, where, longest.get(kind, 0))
+        elif kind == "X" and longest["X"] and _is_sequences(value):
+            _refuse_lengths(named, name, split, where)
+            found[name], found[f"len_{split}"] = padded_sequences(value, where, longest["X"])
+        else:
+            found[name] = as_numpy(value, where)
+        if (kind in ("X", "Y") or name == "vectors") and found[name].dtype.kind != "f":
+            raise BadData(
+                f"{where} has the type {found[name].dtype}, but vectors must be float32, float64 or "
+                "float16.",
+                hint='If these are vectors, convert them: array.astype("float32").',
+            )
+    return found
+
+
+def _longest(named: Mapping[Any, Any], kind: str, rank: int) -> int:
+    """The most steps of a sequence; 0 if none of these arrays needs padding."""
+    own = [value for key, value in named.items() if str(key).startswith(f"{kind}_")]
+    if not any(_is_ragged(value, rank) for value in own):
+        return 0
+    return max(
+        (len(item) for value in own for item in value if hasattr(item, "__len__")), default=0
+    )
+
+
+def _refuse_lengths(named: Mapping[Any, Any], name: str, split: str, where: str) -> None:
+    taken = [other for other in (f"len_{split}", f"mask_{split}") if other in named]
+    if taken:
+        raise BadData(
+            f"{where} holds sequences of different lengths, or another X_* does. ttf counts their "
+            f"steps itself, but {taken[0]} was given too.",
+            hint=f"Leave {taken[0]} out, or give every X_* as one array (N, L, D).",
+        )
+
+
+def _said(role: str, name: str) -> str:
+    if role == "pairs":
+        return f"The array {name}"
+    return f"{role}=" if name == "vectors" else f"The array {name} of {role}="
+
+
+def _is_ragged(value: Any, rank: int) -> bool:
+    """True for a list, a tuple or an object array of arrays with `rank` axes of which the first
+    differs."""
+    if isinstance(value, np.ndarray | list | tuple) or type(value).__module__.startswith("pandas"):
+        if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+            return False
+        lengths = set()
+        for item in value:
+            if isinstance(item, str) or not hasattr(item, "__len__") or _rank(item) != rank:
+                return False
+            lengths.add(len(item))
+        return len(lengths) > 1
+    return False
+
+
+def _is_sequences(value: Any) -> bool:
+    return len(value) > 0 and _rank(value[0]) == 2
+
+
+def _rank(item: Any) -> int:
+    if hasattr(item, "ndim"):
+        return int(item.ndim)
+    inner = next(iter(item), 0.0)
+    return 1 + (_rank(inner) if hasattr(inner, "__len__") and not isinstance(inner, str) else 0)
+
+
+def _padded_rows(value: Any, where: str, width: int = 0) -> NDArray[np.int64]:
+    """Row numbers (N, P), padded with -1 up to `width` or the longest."""
+    rows = [as_numpy(item, f"{where}, row {row},") for row, item in enumerate(value)]
+    wrong = [row for row, item in enumerate(rows) if item.size and item.dtype.kind not in "iu"]
+    if wrong:
+        raise BadData(
+            f"{where}: row {wrong[0]} has the type {rows[wrong[0]].dtype}, but it must hold row "
+            "numbers."
+        )
+    out = np.full((len(rows), max(width, *map(len, rows))), -1, np.int64)
+    for row, item in enumerate(rows):
+        out[row, : len(item)] = item
+    return out
+
+
+def padded_sequences(
+    value: Any, where: str, longest: int = 0
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Sequences (L_i, D) of different lengths as one array (N, L, D), and the lengths."""
+    steps = [as_numpy(item, f"{where}, row {row},") for row, item in enumerate(value)]
+    widths = {item.shape[1:] for item in steps}
+    lengths = np.array([len(item) for item in steps], np.int64)
+    if len(widths) > 1 or not lengths.all():
+        empty = "" if lengths.all() else " One of them is empty."
+        raise BadData(
+            f"{where} must hold sequences of the shape (steps, dim) with one dim and at least one "
+            f"step.{empty} The dims: {', '.join(sorted(str(w[0]) for w in widths))}."
+        )
+    out = np.zeros((len(steps), max(longest, int(lengths.max())), *widths.pop()), np.float32)
+    for row, item in enumerate(steps):
+        out[row, : len(item)] = item
+    return out, lengths
+
+
+def given_queries(value: Any, lengths: Any) -> GivenRows:
+    """Queries to be encoded: an array or a tensor, or a list of sequences of different lengths."""
+    if lengths is None and _is_ragged(value, 2):
+        value, lengths = padded_sequences(value, "The list of queries")
+    return GivenRows(as_numpy(value, "The value for the queries"), "queries", lengths)
 
 
 def as_numpy(value: Any, where: str) -> NDArray[Any]:
@@ -56,15 +174,29 @@ def as_numpy(value: Any, where: str) -> NDArray[Any]:
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
             value = value.float()
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadData(
+            f"{where} cannot be read as one array of numbers: {error}",
+            hint=(
+                "Every row must have the same shape. Of several positives, fill shorter rows up "
+                "with -1; sequences of different lengths are a list of arrays (steps, dim)."
+            ),
+        ) from error
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
-    if array.dtype.kind == "O" and all(isinstance(item, str) for item in array.flat):
+    if array.dtype.kind == "O" and array.size and all(isinstance(v, str) for v in array.flat):
         array = array.astype(str)
     if array.dtype.kind not in "fiubU" or not array.ndim:
+        rows_of_vectors = array.dtype.kind == "O" and array.ndim == 1 and array.size
+        stack = rows_of_vectors and hasattr(array.flat[0], "__len__")
         raise BadData(
             f"{where} has the type {array.dtype} and the shape {array.shape}. It must be rows of "
             "numbers, or strings for ids.",
+            hint='If each row is a vector, as in a column of a frame: numpy.stack(df["vec"]).'
+            if stack
+            else "",
         )
     return array
 

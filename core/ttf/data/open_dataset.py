@@ -6,8 +6,7 @@ positives must be found by value. Every problem names the file, the array and th
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
@@ -41,15 +40,9 @@ def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
     """`seed`: that of the run; it draws the validation pairs of a file that has none."""
     with Opening(config, seed=seed) as opening:
         opening.refuse_swapped()
-        bank = opening.bank
-        train, val = opening.split("train"), opening.split("val")
-        _same_inputs(opening.pairs, train.queries, val.queries)
-        return Dataset(
-            **(vars(bank) | {"stores": opening.keep()}),
-            train=train,
-            val=val,
-            val_drawn=opening.val_drawn,
-        )
+        data = opening.dataset
+        data.stores = opening.keep()
+        return data
 
 
 class Opening:
@@ -59,11 +52,19 @@ class Opening:
     Leaving the `with` block closes everything, unless `keep` handed it over.
     """
 
-    def __init__(self, config: DataConfig, *, seed: int = 0, own_pairs: str | None = None) -> None:
+    def __init__(
+        self,
+        config: DataConfig,
+        *,
+        seed: int = 0,
+        own_pairs: str | None = None,
+        on_open: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """`seed`: see `open_dataset`. `own_pairs`: its targets are the bank if there is none;
-        default: those of the pairs."""
+        default: those of the pairs. `on_open` is called once with each container that is opened."""
         self._config = config
         self._seed = seed
+        self._on_open = on_open
         self._own_pairs = own_pairs or config.pairs
         self._stores: dict[str, Store] = {}
         self._own_positives: dict[str, pos.Positives] = {}
@@ -73,6 +74,7 @@ class Opening:
         if uri not in self._stores:
             config = self._config
             self._stores[uri] = open_store(uri, config.storage, config.missing, self.notes.append)
+            self._on_open(uri)
         return self._stores[uri]
 
     def adopt(self, store: Store) -> None:
@@ -133,6 +135,13 @@ class Opening:
             "learn: add --context FILE."
         )
         return self.bank.bank
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """Bank, training pairs and validation pairs; this object keeps the open stores."""
+        bank, train, val = self.bank, self.split("train"), self.split("val")
+        _same_inputs(self.pairs, train.queries, val.queries)
+        return Dataset(**vars(bank), train=train, val=val, val_drawn=self.val_drawn)
 
     def split(self, name: Literal["train", "val"]) -> Split:
         """The usable pairs of one split."""
@@ -355,31 +364,3 @@ def _same_inputs(pairs: NamedArrays, train: Queries, val: Queries) -> None:
             f"shapes: {train.source.name} {train.source.shape}, {val.source.name} "
             f"{val.source.shape}."
         )
-
-
-@contextlib.contextmanager
-def open_queries(uri: str, config: DataConfig, bank: VectorSource) -> Iterator[Queries]:
-    """Yields an array `vectors`, or the first X_* or seq_* of the file; closed after the `with`."""
-    with Opening(config) as opening:
-        arrays = NamedArrays(open_store(uri), {})
-        opening.adopt(arrays.store)
-        yield _found_queries(arrays, opening, config, bank)
-
-
-def _found_queries(
-    arrays: NamedArrays, opening: Opening, config: DataConfig, bank: VectorSource
-) -> Queries:
-    if "vectors" in arrays:
-        source = arrays["vectors"]
-        need_floats(source, (2, 3), "(N, D) or (N, L, D)")
-        return Queries(source, None, None)
-    present = sorted(arrays.store.names())
-    order = ["X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train"]
-    named = [n for n in order if n in present] + [n for n in present if n.startswith("X_")]
-    if not named:
-        raise ArrayMissing(
-            f"{arrays.uri} has no queries. It must have an array `vectors`, X_* or seq_*, but it "
-            f"has: {', '.join(present) or 'no arrays'}."
-        )
-    split = named[0].partition("_")[2]
-    return queries_of(arrays, split, lambda: bank if config.context is None else opening.context)

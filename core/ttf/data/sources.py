@@ -132,7 +132,8 @@ class WithColumn:
 class GivenRows:
     """An array (N, D) or (N, L, D) of finite numbers, as float32."""
 
-    def __init__(self, array: NDArray[Any], name: str) -> None:
+    def __init__(self, array: NDArray[Any], name: str, lengths: NDArray[Any] | None = None) -> None:
+        """`lengths`: of sequences; what lies after them may be anything."""
         if array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
             raise BadData(
                 f"The given {name} have the type {array.dtype} and the shape {array.shape}. They "
@@ -140,7 +141,11 @@ class GivenRows:
                 hint="For one vector x, use an array with one row: x[None].",
             )
         self._array = np.ascontiguousarray(array, dtype=np.float32)
-        wrong = np.flatnonzero(~np.isfinite(self._array).all(axis=tuple(range(1, array.ndim))))
+        self.lengths = None if lengths is None else _checked(np.asarray(lengths), array.shape)
+        finite = np.isfinite(self._array)
+        if array.ndim == 3 and self.lengths is not None:
+            finite |= (np.arange(array.shape[1]) >= self.lengths[:, None])[:, :, None]
+        wrong = np.flatnonzero(~finite.all(axis=tuple(range(1, array.ndim))))
         if wrong.size:
             raise BadData(
                 f"Row {wrong[0]} of the given {name} is not finite (NaN or infinite; "
@@ -163,6 +168,21 @@ class GivenRows:
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self._array.data).hexdigest()[:16]
+
+
+def _checked(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    longest = shape[1] if len(shape) == 3 else 1
+    if lengths.shape != shape[:1] or lengths.dtype.kind not in "iu":
+        raise BadData(
+            f"The lengths have the type {lengths.dtype} and the shape {lengths.shape}. They must "
+            f"be integers, one for each of the {shape[0]:,} queries."
+        )
+    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
+    if wrong.size:
+        raise BadData(
+            f"lengths[{wrong[0]}] is {lengths[wrong[0]]}, but it must be between 1 and {longest}."
+        )
+    return lengths.astype(np.int64)
 
 
 @dataclass

@@ -193,6 +193,18 @@ def refuse_changed(
             raise _changed(store, was, now, f" {problem}")
 
 
+def change_since(before: InputState, uri: str) -> str:
+    """How the content of a local container differs from that at the start of a run; empty if it does
+    not. Reads 64 kB."""
+    path = Path(uri)
+    if not path.exists():
+        return ""
+    now = _state(path)
+    if (before["bytes"], before["fingerprint"]) == (now["bytes"], now["fingerprint"]):
+        return ""
+    return f"before: {_describe(before)}; now: {_describe(now)}"
+
+
 def _state(path: Path) -> InputState:
     files = InputFile.look(path).files
     names = hashlib.blake2b(digest_size=8)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ttf.errors import ConfigError
 from ttf.rundir.calibration_facts import CalibrationFacts, calibration_facts
@@ -33,13 +33,14 @@ class CalibratedRun:
     why: str = ""  # Why it is not on.
     metrics: Mapping[str, float] = field(default_factory=dict)
     metrics_uncalibrated: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # About files of the run that changed since.
 
 
 def calibrate(
     run_dir: Path | str,
     *,
-    pairs: Path | str | None = None,
-    bank: Path | str | None = None,
+    pairs: Path | str | Mapping[str, Any] | None = None,
+    bank: Path | str | Any = None,
     progress: bool = False,
     allow_remote: bool = False,
 ) -> CalibratedRun:
@@ -47,18 +48,20 @@ def calibrate(
 
     With `bank` alone, for documents that the run's pairs do not refer to: the strength that was
     chosen stays, and each document is compared with the training queries that were kept. With
-    `pairs` their training pairs choose.
+    `pairs` their training pairs choose. Both may be arrays as in `ttf.train`.
     """
+    from ttf.data.array_arguments import as_files, is_path
     from ttf.text.progress import Reporter, make_reporter
 
-    with make_reporter(json=False) if progress else Reporter() as reporter:
-        return calibrate_run(
-            Path(run_dir),
-            None if pairs is None else Path(pairs),
-            None if bank is None else Path(bank),
-            reporter,
-            allow_remote=allow_remote,
+    with (
+        make_reporter(json=False) if progress else Reporter() as reporter,
+        as_files({"pairs": pairs, "bank": bank}) as files,
+    ):
+        found = calibrate_run(
+            Path(run_dir), files["pairs"], files["bank"], reporter, allow_remote=allow_remote
         )
+    given = bank is not None and not is_path(bank)
+    return replace(found, bank="the given array") if given else found
 
 
 def calibrate_run(
@@ -78,14 +81,20 @@ def calibrate_run(
         open_run(run_dir, pairs=pairs, bank=bank, allow_remote=allow_remote) as model,
     ):
         subject = model.subject(folder)
-        if bank is not None and pairs is None:
+        keeps_strength = bank is not None and pairs is None
+        if not keeps_strength:
+            _ = model.train  # opened now, so that what is to be said of it is said before the work
+        for note in model.changed_files:
+            reporter.note(note)
+        if keeps_strength:
             facts = _other_bank(subject, run_dir, reporter)
             return _result(run_dir, subject, facts, {})
         facts = _chosen_again(model, subject, reporter)
         metrics = model.evaluate(model.config.evaluate.k)
         if bank is None:
             _tell_the_run(folder, facts, metrics)
-        return _result(run_dir, subject, facts, metrics)
+        found = _result(run_dir, subject, facts, metrics)
+        return replace(found, notes=tuple(model.changed_files))
 
 
 def _other_bank(subject: Subject, run_dir: Path, reporter: Reporter) -> CalibrationFacts:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from ttf.config.other_data import with_sets
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
-from ttf.data.dataset import OpenBank, Queries, Split
-from ttf.data.open_dataset import Opening, open_queries
-from ttf.data.sources import GivenRows, VectorRef, open_ref
+from ttf.data.dataset import Dataset, OpenBank, Queries, Split
+from ttf.data.given_arrays import given_queries
+from ttf.data.open_dataset import Opening
+from ttf.data.query_files import open_queries
+from ttf.data.sources import VectorRef, open_ref
 from ttf.data.writing import check_output
-from ttf.errors import BadData, storage_error
+from ttf.errors import BadData, DataMissing, storage_error
 from ttf.host import plugins
 from ttf.host.options import NoOptions
-from ttf.host.plugins import written_store
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
@@ -40,23 +41,11 @@ from ttf.training.calibration.calibrate import Subject
 from ttf.training.calibration.stored import BankCalibration, bank_key, bank_of
 from ttf.training.documents import Corrected, Documents
 from ttf.training.evaluation import encode_split, evaluate
+from ttf.training.found import Found, found_in, write_found
+from ttf.training.own_files import OwnFiles
 from ttf.training.towers import TwoTower, load_model
 
 _MICRO_BATCH = 256
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    ids: NDArray[np.int64] | NDArray[np.str_]
-    scores: NDArray[np.float32]
-    ids_are: str
-    """What the ids mean: the bank's own `ids`, rows of its `vectors`, or rows of Y."""
-    rows: NDArray[np.int64]
-    """The same documents as rows of the bank."""
-
-    def __repr__(self) -> str:
-        queries, k = self.ids.shape
-        return f"Found({queries:,} queries x {k:,} documents; ids are {self.ids_are})"
 
 
 def open_run(
@@ -70,8 +59,8 @@ def open_run(
     """Opens a run with its own data, or with other pairs, another bank or other keys of `[data]`; of
     a run that has not finished, the model it has so far.
 
-    Opens the bank at once, the pairs when `evaluate` is called. `allow_remote`: also where only the
-    run's own run.toml names a URL.
+    Opens the bank at once if it is there, the pairs when `evaluate` is called. Without its bank, a
+    model encodes. `allow_remote`: also where only the run's own run.toml names a URL.
     """
     from ttf.training.launch import prepared_policy, read_config
 
@@ -89,20 +78,18 @@ def open_run(
         own = data.pairs if own_pairs else None, None if bank else data.bank, data.context
         plugins.refuse_remote(own, str(folder.config))
     config = resolved.config.model_copy(update={"data": other})
-    opening = Opening(other, seed=resolved.config.train.seed, own_pairs=data.pairs)
+    own_files = OwnFiles(folder, data, other_pairs=pairs is not None, other_bank=bool(bank))
+    seed = resolved.config.train.seed
+    opening = Opening(other, seed=seed, own_pairs=data.pairs, on_open=own_files.opened)
+    model = Model(config, opening, towers, shape, policy, folder)
+    model.changed_files = own_files.changed
     try:
-        model = Model(config, opening, towers, shape, policy)
-        weights = _facts(folder).get("weights_sha256")
-        model.calibration = bank_of(folder.model, bank_key(opening.bank.bank), weights)
+        # What is wrong with the bank is said early; the run's own may be gone, if nobody needs it.
+        with contextlib.suppress(*([] if bank else [DataMissing])):
+            model.calibration  # noqa: B018
     except BaseException:
-        opening.close()
+        model.close()
         raise
-    model.notes += _unfinished(folder)
-    if model.calibration is None and calibration_facts(folder.model, weights).get("on"):
-        model.notes.append(
-            "The model is calibrated, but not for this bank, so its scores are not corrected. To "
-            f"calibrate it: ttf calibrate {quoted(run_dir)} --bank {quoted(other.bank or 'FILE')}"
-        )
     return model
 
 
@@ -129,41 +116,83 @@ class Model:
         towers: TwoTower,
         shape: TowerShape,
         policy: DevicePolicy,
+        folder: RunFolder,
     ) -> None:
         self.towers = towers
         self.config = config
-        # For the user: of a run that has not finished; what a search put in the cache.
-        self.notes: list[str] = []
-        # For this bank; None: scores are not corrected.
-        self.calibration: BankCalibration | None = None
+        # Of the files of the run that were opened: what is to be said of those that changed since.
+        self.changed_files: list[str] = []
+        self._notes = _unfinished(folder)
+        self._folder = folder
         self._opening = opening
         self._to_close = contextlib.ExitStack()
+        self._afterwards = contextlib.ExitStack()
         self._to_close.callback(opening.close)
         self._shape = shape
+        self._dim = cast("int", towers.doc.in_dim)
         self._policy = policy
         self._precision = policy.precision(config.device.precision)
-        bank = opening.bank
-        wanted, given = towers.doc.in_dim, bank.bank.shape[1]
+
+    def __repr__(self) -> str:
+        towers = self.config.tower
+        try:
+            rows, dim = self.bank.bank.shape
+            bank = f"bank of {rows:,} x {dim}"
+        except DataMissing:
+            bank = "its bank is not there"
+        return f"Model({towers.query.name} -> {towers.doc.name}, {bank})"
+
+    @property
+    def notes(self) -> list[str]:
+        """For the user: of a run that has not finished, of files that changed since the training, of
+        the calibration, of what a search put in the cache."""
+        return [*self.changed_files, *self._notes]
+
+    @property
+    def bank(self) -> OpenBank:
+        """The documents. Raises DataMissing if their file is not there."""
+        try:
+            bank = self._opening.bank
+        except DataMissing as error:
+            error.hint = (
+                "If the file was moved, say where it is: --bank FILE. In Python: "
+                "ttf.load(RUN_DIR, bank=FILE)."
+            )
+            raise
+        wanted, given = self._dim, bank.bank.shape[1]
         if wanted != given:
             raise BadData(
                 f"The towers were trained with documents of width {wanted}, but the bank "
                 f"{bank.bank.uri} has documents of width {given}."
             )
-        self.documents = Documents(bank, towers, policy, given, memory_budget(config.memory.budget))
+        return bank
 
-    def __repr__(self) -> str:
-        towers = self.config.tower
-        rows, dim = self._opening.bank.bank.shape
-        return f"Model({towers.query.name} -> {towers.doc.name}, bank of {rows:,} x {dim})"
+    @cached_property
+    def documents(self) -> Documents:
+        """The bank as the document tower sees it."""
+        budget = memory_budget(self.config.memory.budget)
+        return Documents(self.bank, self.towers, self._policy, self._dim, budget)
+
+    @cached_property
+    def calibration(self) -> BankCalibration | None:
+        """For this bank; None: scores are not corrected."""
+        weights, model = _facts(self._folder).get("weights_sha256"), self._folder.model
+        found = bank_of(model, bank_key(self.bank.bank), weights)
+        if found is None and calibration_facts(model, weights).get("on"):
+            bank = quoted(self.config.data.bank or "FILE")
+            self._notes.append(
+                "The model is calibrated, but not for this bank, so its scores are not corrected. "
+                f"To calibrate it: ttf calibrate {quoted(self._folder.path)} --bank {bank}"
+            )
+        return found
 
     def encode_queries(
-        self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None
+        self, x: NDArray[Any] | Sequence[NDArray[Any]], lengths: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) for sequences shorter than L."""
-        source = GivenRows(np.asarray(x), "queries")
-        if lengths is not None:
-            lengths = _checked_lengths(np.asarray(lengths), source.shape)
-        return self.encode_rows(Queries(source, None, lengths))
+        """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) for sequences shorter than L, whose
+        padding is not read. Also of a list of sequences (L_i, D)."""
+        source = given_queries(x, lengths)
+        return self.encode_rows(Queries(source, None, source.lengths))
 
     def encode_documents(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """Vectors of documents (N, D), made like those of the bank."""
@@ -172,9 +201,13 @@ class Model:
             return self.towers.encode_documents(self._policy.to_device(given)).cpu().numpy()
 
     def search(
-        self, queries: NDArray[Any], k: int = 10, lengths: NDArray[np.int64] | None = None
+        self,
+        queries: NDArray[Any] | Sequence[NDArray[Any]],
+        k: int = 10,
+        lengths: NDArray[np.int64] | None = None,
     ) -> Found:
         """The k best documents of raw queries (they are encoded first), exact."""
+        _ = self.bank  # it may be missing: before the queries are encoded
         return self._find(self.encode_queries(queries, lengths), k)
 
     def search_file(
@@ -183,10 +216,13 @@ class Model:
         """Searches for the queries of a file; with `out`, writes ids and scores to that file."""
         if out is not None:
             check_output(str(out), overwrite=overwrite)
-        with open_queries(str(queries), self.config.data, self._opening.bank.bank) as found_queries:
+        _ = self.bank
+        with open_queries(
+            str(queries), self.config.data, lambda: self.bank.bank, self._notes.append
+        ) as found_queries:
             found = self._find(self.encode_rows(found_queries), k)
         if out is not None:
-            _write(out, found)
+            write_found(out, found)
         return found
 
     def encode_rows(
@@ -197,7 +233,7 @@ class Model:
         keep = np.arange(len(queries), dtype=np.int64)
         rows = keep if rows is None else rows
         if not len(rows):
-            return np.empty((0, self.documents.dim), np.float32)
+            return np.empty((0, self._dim), np.float32)
         split = Split(
             name="queries",
             queries=queries,
@@ -248,15 +284,8 @@ class Model:
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
         rows, scores = self._searcher.search(self.compared(vectors), k)
         if isinstance(self._searcher, Certifies):
-            self.notes += self._searcher.tally.take_notes()
-        bank = self._opening.bank
-        if bank.bank_ids is not None:
-            ids, meaning = bank.bank_ids[rows], "the ids of the bank"
-        elif bank.bank_rows is None:
-            ids, meaning = rows, "rows of the bank"
-        else:
-            ids, meaning = bank.bank_rows[rows], f"rows of {' followed by '.join(_parts(bank))}"
-        return Found(ids=ids, scores=scores, ids_are=meaning, rows=rows)
+            self._notes += self._searcher.tally.take_notes()
+        return found_in(self.bank, rows, scores)
 
     @cached_property
     def _searcher(self) -> Miner:
@@ -325,7 +354,7 @@ class Model:
             model=self.towers,
             weights_sha256=_facts(folder).get("weights_sha256", ""),
             documents=self.documents,
-            bank=self._opening.bank.bank,
+            bank=self.bank.bank,
             policy=self._policy,
             precision=self._precision,
             micro_batch=_MICRO_BATCH,
@@ -338,44 +367,21 @@ class Model:
         """The training pairs."""
         return self._opening.split("train")
 
+    @property
+    def dataset(self) -> Dataset:
+        """Training pairs, validation pairs and bank."""
+        return self._opening.dataset
+
+    def close_with(self, close: Callable[[], None]) -> None:
+        """Calls `close` when the files of this model are closed."""
+        self._afterwards.callback(close)
+
     def close(self) -> None:
         self._to_close.close()
+        self._afterwards.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _checked_lengths(lengths: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    longest = shape[1] if len(shape) == 3 else 1
-    if lengths.shape != shape[:1] or lengths.dtype.kind not in "iu":
-        raise BadData(
-            f"The lengths have the type {lengths.dtype} and the shape {lengths.shape}. They must "
-            f"be integers, one for each of the {shape[0]:,} queries."
-        )
-    wrong = np.flatnonzero((lengths < 1) | (lengths > longest))
-    if wrong.size:
-        raise BadData(
-            f"lengths[{wrong[0]}] is {lengths[wrong[0]]}, but it must be between 1 and {longest}."
-        )
-    return lengths.astype(np.int64)
-
-
-def _parts(bank: OpenBank) -> list[str]:
-    """The arrays whose distinct rows are the bank."""
-    return bank.bank.name.split("+")
-
-
-def in_a_table(found: Found) -> tuple[NDArray[np.int64], str]:
-    """The ids as a file of numbers holds them, and what they mean: rows where ids are strings."""
-    if np.issubdtype(found.ids.dtype, np.integer):
-        return found.ids.astype(np.int64, copy=False), found.ids_are
-    return found.rows, "row numbers of the bank, not its ids, because its ids are strings"
-
-
-def _write(out: Path, found: Found) -> None:
-    with written_store(str(out)) as writer:
-        writer.array("ids", found.ids.shape, "int64").append(in_a_table(found)[0])
-        writer.array("scores", found.scores.shape, "float32").append(found.scores)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tests.kit.data_files import BANK, X_TRAIN, config, pairs, write
 
 from ttf.config.schema import DataConfig
-from ttf.data.open_dataset import Opening, open_dataset, open_queries
+from ttf.data.open_dataset import Opening, open_dataset
+from ttf.data.query_files import open_queries
 from ttf.errors import ArrayMissing, BadData, ConfigError, DataChanged, DataMissing
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -185,7 +186,7 @@ def test_queries_to_search_with_are_found_by_name(
     data = config(tmp_path, pairs(), {"vectors": BANK})
     with (
         open_dataset(data) as opened,
-        open_queries(uri, data, opened.bank) as found,
+        open_queries(uri, data, lambda: opened.bank) as found,
     ):
         assert found.source.name == wanted
         assert len(found) == 16
@@ -197,7 +198,7 @@ def test_a_file_without_queries_says_what_it_has(tmp_path: Path) -> None:
     with (
         open_dataset(data) as opened,
         pytest.raises(ArrayMissing, match="it has: other"),
-        open_queries(uri, data, opened.bank),
+        open_queries(uri, data, lambda: opened.bank),
     ):
         pass
 

@@ -34,6 +34,7 @@ class Inputs:
     dim: int
     num_queries: int
     identity: str  # equal for equal query vectors
+    notes: tuple[str, ...] = ()  # For the user; they were said.
     blocks: Callable[[], Iterator[NDArray[np.float32]]]
 
 
@@ -90,22 +91,20 @@ def run_inputs(
 ) -> Iterator[Inputs]:
     """The training queries of a run, encoded by its tower; row i is row i of the pairs file."""
     from ttf.config.resolve import load_run_toml
-    from ttf.data.open_dataset import open_dataset
     from ttf.rundir.run_folder import RunFolder
     from ttf.training.inference import open_run
     from ttf.training.towers import WEIGHTS
 
     folder = RunFolder.existing(run_dir)
-    whole = load_run_toml(folder.config).config
-    config = whole.data
+    config = load_run_toml(folder.config).config.data
     if bank is not None:
         config = config.model_copy(update={"bank": str(bank)})
     refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
     with (
         open_run(run_dir, bank=bank, allow_remote=allow_remote) as model,
-        open_dataset(config, seed=whole.train.seed) as data,
         _beside(out) as temp,
     ):
+        data = model.dataset
         queries = data.train.queries
         for note in model.notes:
             say(note)
@@ -123,6 +122,7 @@ def run_inputs(
             dim=model.documents.dim + (model.calibration is not None),
             num_queries=len(queries),
             identity=f"{weights}|{data.fingerprint}|{model.calibration is not None}",
+            notes=tuple(model.notes),
             blocks=blocks,
         )
 

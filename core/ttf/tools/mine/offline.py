@@ -77,6 +77,7 @@ class Mined:
     reused_index: bool
     continued_from: int
     deaths: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # About the model, the bank and the pairs.
 
     def __repr__(self) -> str:
         how = "exact" if self.certified else f"recall {self.recall_vs_exact:.3f} of the exact"
@@ -146,6 +147,7 @@ def mine(
         reused_index=report.reused_index,
         continued_from=report.continued_from,
         deaths=report.deaths,
+        notes=inputs.notes,
     )
 
 

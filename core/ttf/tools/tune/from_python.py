@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ttf.config.overrides import Overrides
+from ttf.data.array_arguments import FILES, refuse_arrays
 from ttf.errors import ConfigError
 from ttf.text.numbers import parse_duration
 
@@ -72,6 +73,10 @@ def tune(
     from ttf.tools.tune.study import BUDGET_S, TuneRequest, TuneStudy, begin
 
     began = time.monotonic()
+    files = {role: overrides.get(role) for role in FILES}
+    refuse_arrays(
+        files, "ttf.tune", "the study and its best.toml refer to it, also after this call"
+    )
     told = say if progress else lambda _: None
     budget_s = parse_duration(budget) if isinstance(budget, str) else budget
     if resume is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
@@ -110,6 +111,16 @@ class Plan:
     items: tuple[Item, ...]
     limit: Limit
     gflops_per_thread: float
+
+    def told(self, rename: Callable[[str], str]) -> Plan:
+        """The same prediction with other names of files."""
+        arrays = tuple(replace(a, uri=rename(a.uri)) for a in self.facts.arrays)
+        notes = tuple(map(rename, self.choices.notes))
+        return replace(
+            self,
+            facts=replace(self.facts, arrays=arrays),
+            choices=replace(self.choices, notes=notes),
+        )
 
     def anon_bytes(self, phase: Phase) -> int:
         """Bytes held during `phase`, including those that are always held."""

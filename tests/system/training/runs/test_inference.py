@@ -62,8 +62,9 @@ def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     copy = tmp_path / "place"
     shutil.copytree(trained, copy)
     for run in ("with-bank", "bf16", "own"):
-        config = copy / run / "run.toml"
-        config.write_text(config.read_text().replace(str(trained), str(copy)))
+        for name in ("run.toml", "manifest.json"):
+            file = copy / run / name
+            file.write_text(file.read_text().replace(str(trained), str(copy)))
     monkeypatch.chdir(copy)
     return copy
 
@@ -212,6 +213,136 @@ def test_pairs_that_moved_are_missed_by_evaluation_alone(place: Path, invoke: In
     assert invoke(["eval", "with-bank", "--pairs", "elsewhere.npz"]).code == 0
 
 
+# --- files that are not those of the training ------------------------------------------------
+
+
+def in_another_order(place: Path) -> None:
+    np.savez(place / "bank.npz", vectors=VECTORS[::-1])
+
+
+SAID = "The bank {} is not that of the training: the file has changed since (before: "
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["eval", "with-bank"],
+        ["search", "with-bank", "--queries", "pairs.npz", "-k", "2"],
+        ["search", "with-bank", "--queries", "pairs.npz", "--out", "found.npz"],
+        ["mine", "with-bank", "--out", "c.npz", "--isolation", "none", "--miner", "exact"],
+        ["calibrate", "with-bank"],
+    ],
+    ids=lambda words: " ".join(words[:1] + words[4:5]),
+)
+def test_a_bank_with_other_rows_is_said_on_screen_and_in_json(
+    words: list[str], place: Path, invoke: Invoke
+) -> None:
+    assert not any("training" in note for note in invoke([*words, "--json"]).json()["notes"])
+    in_another_order(place)
+    said = SAID.format(place / "bank.npz")
+    told = invoke([*words, "--json", *(["--overwrite"] if "--out" in words else [])])
+    assert told.code == 0, told.err
+    (note,) = [note for note in told.json()["notes"] if note.startswith(said)]
+    assert "if its rows moved, metrics are wrong" in note and "--bank FILE" in note
+    assert told.err.replace("\n", " ").count("is not that of the training") == 1
+
+
+def test_a_bank_that_was_named_or_only_touched_needs_no_note(place: Path, invoke: Invoke) -> None:
+    os.utime(place / "bank.npz")
+    with ttf.load("with-bank") as model:
+        assert model.notes == []
+    in_another_order(place)
+    with ttf.load("with-bank") as model:
+        assert len(model.notes) == 1
+    assert invoke(["eval", "with-bank", "--bank", "bank.npz", "--json"]).json()["notes"] == []
+
+
+def test_pairs_that_changed_are_said_by_those_who_read_them(place: Path, invoke: Invoke) -> None:
+    np.savez(place / "pairs.npz", X_val=X_VAL[::-1], pos_val=np.arange(12))
+    (note,) = invoke(["eval", "with-bank", "--json"]).json()["notes"]
+    assert note.startswith(f"The file of pairs {place / 'pairs.npz'} is not that of the training")
+    assert "--pairs FILE" in note
+    assert invoke(["search", "with-bank", "--queries", "pairs.npz", "--json"]).json()["notes"] == []
+
+
+def test_without_its_bank_a_model_encodes_and_searches_another(place: Path, invoke: Invoke) -> None:
+    with ttf.load("with-bank") as model:
+        wanted, queries = model.search(X_VAL, k=3), model.encode_queries(X_VAL)
+    (place / "bank.npz").rename(place / "moved.npz")
+    with ttf.load("with-bank") as model:
+        np.testing.assert_array_equal(model.encode_queries(X_VAL), queries)
+        assert model.encode_documents(VECTORS[:3]).shape == (3, D)
+        assert "its bank is not there" in repr(model)
+        with pytest.raises(ttf.DataMissing, match=r"bank\.npz: there is no such file") as caught:
+            model.search(X_VAL)
+    assert "--bank FILE" in caught.value.hint and "bank=" in caught.value.hint
+    words = ["search", "with-bank", "--queries", "pairs.npz", "-k", "3", "--json"]
+    refused = invoke(words)
+    assert (refused.code, "--bank FILE" in refused.err) == (3, True)
+    found = invoke([*words, "--bank", "moved.npz"]).json()
+    assert np.array_equal(found["ids"], wanted.ids)
+    nowhere = invoke([*words, "--bank", "nowhere.npz"])
+    assert (nowhere.code, "nowhere.npz: there is no such file" in nowhere.err) == (3, True)
+    with ttf.load("with-bank", bank=VECTORS) as model:  # an array
+        assert np.array_equal(model.search(X_VAL, k=3).ids, wanted.ids)
+    with ttf.load("with-bank", bank="moved.npz") as model:
+        assert np.array_equal(model.search(X_VAL, k=3).ids, wanted.ids)
+
+
+# --- arrays in the place of files ------------------------------------------------------------
+
+
+def test_padding_is_not_read_from_arrays_either(model: ttf.Model) -> None:
+    lengths, padded = np.full(12, 2), X_VAL.copy()
+    padded[:, 2:] = np.nan
+    cut = model.encode_queries(X_VAL[:, :2])
+    np.testing.assert_allclose(model.encode_queries(padded, lengths), cut, atol=1e-6)
+    np.testing.assert_allclose(model.encode_queries(list(X_VAL[:, :2])), cut, atol=1e-6)
+    ragged = [X_VAL[0], *X_VAL[1:, :2]]
+    np.testing.assert_allclose(model.encode_queries(ragged)[1:], cut[1:], atol=1e-6)
+    padded[3, 1] = np.nan
+    with pytest.raises(ttf.BadData, match="Row 3 of the given queries is not finite"):
+        model.search(padded, lengths=lengths)
+
+
+def test_python_evaluates_and_calibrates_with_arrays(place: Path) -> None:
+    wanted = ttf.evaluate("with-bank")
+    pairs = {"X_val": X_VAL, "pos_val": np.arange(12)}
+    assert ttf.evaluate("with-bank", pairs=pairs, bank=VECTORS) == wanted
+    assert ttf.evaluate("with-bank", bank={"vectors": VECTORS}) == wanted
+    with pytest.raises(ttf.BadData, match=r"the bank bank= has documents of width 5"):
+        ttf.evaluate("with-bank", bank=VECTORS[:, :5])
+    train = {"X_train": X_TRAIN, "pos_train": np.arange(48) % BANK}
+    assert ttf.calibrate("with-bank", pairs=pairs | train, bank=VECTORS).bank == "the given array"
+
+
+@pytest.mark.parametrize("name", ["lengths", "len_test", "seq_len"])
+def test_lengths_that_a_search_does_not_read_are_said(
+    name: str, place: Path, invoke: Invoke
+) -> None:
+    lengths = np.full(12, 2)
+    for kind, says in (("X_val", "from len_val (int64)"), ("vectors", "Name the queries X_test")):
+        queries: dict[str, Any] = {kind: X_VAL, name: lengths}
+        np.savez(place / "queries.npz", **queries)
+        told = invoke(["search", "with-bank", "--queries", "queries.npz", "--json"])
+        (note,) = told.json()["notes"]
+        assert f"{name} in queries.npz is not used, so every step" in note
+        assert says in note
+    np.savez(place / "queries.npz", X_val=X_VAL, len_val=lengths, X_test=X_VAL, len_test=lengths)
+    told = invoke(["search", "with-bank", "--queries", "queries.npz", "--json"])
+    assert told.json()["notes"] == []
+
+
+def test_an_id_stays_in_its_column(place: Path, invoke: Invoke) -> None:
+    ids = np.array([f"a\tb\nc{row}" for row in range(BANK)])
+    np.savez(place / "named.npz", vectors=VECTORS, ids=ids)
+    words = ["search", "with-bank", "--queries", "pairs.npz", "-k", "1", "--bank", "named.npz"]
+    lines = invoke(words).out.splitlines()
+    assert len(lines) == 13
+    assert {len(line.split("\t")) for line in lines} == {4}
+    assert lines[1].split("\t")[2].startswith(r"a\tb\nc")
+
+
 # --- the output of a search ------------------------------------------------------------------
 
 
@@ -239,6 +370,7 @@ def test_overwrite_replaces_an_output(place: Path, invoke: Invoke) -> None:
         "queries": 12,
         "k": 3,
         "ids_are": "rows of the bank",
+        "notes": [],
     }
     with np.load(place / "found.npz") as written:
         assert written["ids"].shape == (12, 3)
