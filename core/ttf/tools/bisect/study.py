@@ -111,7 +111,7 @@ def _short(flat: Mapping[str, Any], steps: int, hang_timeout_s: float | None) ->
     latest = {"miner.start": soon, "miner.refresh": half, "loss.memory_bank_start": soon}
     for key, most in latest.items():
         begins = flat.get(key)
-        if begins == "epoch" or (isinstance(begins, int) and begins > most):
+        if begins in ("epoch", "auto") or (isinstance(begins, int) and begins > most):
             out[key] = most
     return out
 

@@ -86,6 +86,8 @@ def _negatives(run: RunFiles) -> str:
         return "no mined negatives"
     every = run.setting("miner.refresh")[0]
     often = f"mined again every {every if every == 'epoch' else f'{every} steps'}"
+    if every == "auto":
+        often = "mined again when the old ones are no longer hard"
     return f"{drawn} per query from the {kept} best, {often}, by {_because(name, why)}"
 
 
