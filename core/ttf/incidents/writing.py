@@ -14,7 +14,7 @@ from ttf.incidents.facts import signal_name
 from ttf.rundir import durable
 from ttf.rundir.documents import AppliedRemedy, Incident, NativeFrameDocument
 from ttf.rundir.incident_files import APPLIED, INCIDENT, NUMBER
-from ttf.text.numbers import duration, moment
+from ttf.text.numbers import duration, moment, size
 from ttf.text.secrets import Secrets
 
 AREA: Final = "incident"
@@ -107,8 +107,16 @@ def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident
         "mined_for_steps": place.mined_for_steps,
         # The last sample may come after the death.
         "memory_bytes": max((point.held for point in death.memory[-2:]), default=None),
+        "device_allocated_bytes": None if death.flight is None else death.flight.allocated,
+        "device_cached_bytes": None if death.flight is None else death.flight.cached,
+        "machine_available_bytes": _available(death),
         "native_frames": _frames(death),
     }
+
+
+def _available(death: Death) -> int | None:
+    # 0: the system does not tell.
+    return (death.memory[-1].machine.available or None) if death.memory else None
 
 
 def _frames(death: Death) -> list[NativeFrameDocument] | None:
@@ -158,6 +166,13 @@ def _facts(
     if death.flight is not None:
         yield f"| where | phase {death.phase}, {death.step} steps done |"
         yield from _place(Place.of(death.flight))
+    if death.flight is not None and death.flight.allocated is not None:
+        held = f"{size(death.flight.allocated)} allocated"
+        if death.flight.cached is not None:
+            held += f", {size(death.flight.cached)} taken from it"
+        yield f"| memory of the device | {held} |"
+    if (available := _available(death)) is not None:
+        yield f"| memory the machine had left | {size(available)} |"
     if death.age_s is not None:
         yield f"| age of the process | {duration(death.age_s)} |"
     if checkpoint_step is not None and checkpoint_step >= 0:

@@ -139,6 +139,9 @@ Incident = TypedDict(
         "mined_for_steps": int | None,  # The steps from that mining to the next.
         "memory_bytes": int
         | None,  # Anonymous and shared, of the process tree, of its last two samples.
+        "device_allocated_bytes": int | None,  # At the last step; None: no memory of its own.
+        "device_cached_bytes": int | None,
+        "machine_available_bytes": int | None,  # What the machine had left for everybody.
         # None: nobody asked for core files. Empty: there was none; the evidence says why.
         "native_frames": list[NativeFrameDocument] | None,
     },

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ttf.errors import StorageError
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, FileChange
 from ttf.incidents.writing import note_remedy, write_incident
-from ttf.machine.memory.tree import MemoryPoint
+from ttf.machine.memory.tree import Machine, MemoryPoint
 from ttf.rundir.flight_record import FlightRecorder, Phase, read_flight
 from ttf.rundir.incident_files import list_incidents
 
@@ -23,7 +24,7 @@ KEYS = [
     *("evidence", "explanation", "remedies", "lost_steps", "time", "hidden"),
     *("epoch", "batch_of_epoch", "micro_batch", "micro_batches", "boundary_share", "age_s"),
     *("trained_s", "since_mining_s", "since_mining_steps", "mined_for_steps", "memory_bytes"),
-    "native_frames",
+    *("device_allocated_bytes", "device_cached_bytes", "machine_available_bytes", "native_frames"),
 ]
 SETTINGS = {"miner.isolation": "none", "device.name": "cpu", "device.threads": 1}
 
@@ -55,6 +56,24 @@ def write(folder: Path, death: Death, applied: str | None = None) -> str:
     return write_incident(
         folder, death, classify(death), applied=applied, lost_steps=17, checkpoint_step=100
     )
+
+
+def test_the_memory_of_the_device_and_of_the_machine_is_told(tmp_path: Path, death: Death) -> None:
+    recorder = FlightRecorder(tmp_path / "with-device.bin")
+    recorder.device_holds({"allocated": 3_000_000, "reserved": 8_000_000, "free": 1, "total": 9})
+    recorder.enter(Phase.FORWARD)
+    point = replace(death.memory[-1], machine=Machine(available=5_000_000))
+    flight = read_flight(tmp_path / "with-device.bin")
+    number = write(
+        tmp_path / "incidents", replace(death, flight=flight, memory=(*death.memory, point))
+    )
+    folder = tmp_path / "incidents" / number
+    told = json.loads((folder / "incident.json").read_text())
+    assert (told["device_allocated_bytes"], told["device_cached_bytes"]) == (3_000_000, 8_000_000)
+    assert told["machine_available_bytes"] == 5_000_000
+    page = (folder / "incident.md").read_text()
+    assert "| memory of the device | 3.0 MB allocated, 8.0 MB taken from it |" in page
+    assert "| memory the machine had left | 5.0 MB |" in page
 
 
 def test_the_folder_has_all_its_files(tmp_path: Path, death: Death) -> None:
