@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ttf.machine.memory._linux import children
 from ttf.process import platform
 from ttf.process.activity import bytes_moved, ticks
 from ttf.process.lifeline import is_stopped
@@ -70,6 +71,11 @@ class Activity:
 
 
 def _only_waits(pid: int) -> bool:
+    """Until a launcher has started a process, its own start counts: it may take long to be loaded."""
+    return _is_launcher(pid) and bool(children(pid))
+
+
+def _is_launcher(pid: int) -> bool:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:_MOST_WORDS]
     except OSError:
