@@ -116,6 +116,7 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--only", default="", help="one configuration")
+    parser.add_argument("--threads", type=int, help="on a busy machine one is the fastest")
     args = parser.parse_args()
     lines, missed = [], 0
     print(
@@ -124,6 +125,8 @@ def main() -> int:
     for name, words in CONFIGURATIONS.items():
         if args.only not in ("", name):
             continue
+        if args.threads:
+            words = (*words, "--threads", str(args.threads))
         found = read(trained(args.data, args.runs / name.replace(" ", "-"), words, args.steps))
         slopes = slope(found.held), slope(found.highest)
         missed += max(slopes) >= SLOPE_MB or abs(found.error) > ERROR
