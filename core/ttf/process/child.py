@@ -244,12 +244,13 @@ def kill_tree(session: int, mark: str, variable: str) -> None:
         if os.getpgrp() != session:
             os.killpg(session, signal.SIGKILL)
     for _ in range(_ROUNDS):  # one of them may have been starting another; a kill takes a moment
-        found = list(tree_members(session, mark, variable))
-        if not found:
-            return
-        for pid in found:
+        found = False
+        for pid in tree_members(session, mark, variable):
+            found = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
         time.sleep(_PAUSE_S)
 
 
@@ -268,11 +269,15 @@ def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
         if not platform.PROC:
             return
         wanted = f"{variable}={mark}".encode()
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
+        seen = {os.getpid()}
+        # A member that was listed may start another and end before it is looked at: complete is
+        # only a list without anything new.
+        while new := _processes() - seen:
+            seen |= new
+            for pid in new:
                 with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
-                    if _belongs(Path(entry.path), session, wanted):
-                        yield int(entry.name)
+                    if _belongs(Path(f"/proc/{pid}"), session, wanted):
+                        yield pid
         return
     import psutil  # type: ignore[import-untyped, unused-ignore]
 
@@ -282,6 +287,10 @@ def tree_members(session: int, mark: str, variable: str) -> Iterator[int]:
                 continue
             if os.getsid(process.pid) == session or process.environ().get(variable) == mark:
                 yield process.pid
+
+
+def _processes() -> set[int]:
+    return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
 def _belongs(process: Path, session: int, wanted: bytes) -> bool:
