@@ -42,6 +42,8 @@ hypothesis.settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data"
+if str(ROOT) not in sys.path:  # `chaos` is no installed package
+    sys.path.append(str(ROOT))
 _SETS_ITSELF = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}  # pytest, torch when it loads
 
 

@@ -14,8 +14,7 @@ from ttf.rundir.calibration_facts import CalibrationSummary
 # Of the files of a run's folder, in manifest.json as `format`. A version that writes files which an
 # earlier one would read wrongly has a higher number.
 RUN_FORMAT: Final = 1
-# In the folder of `ttf train A.toml --else B.toml`, which holds the runs of A and B.
-DECISION: Final = "decision.json"
+DECISION: Final = "decision.json"  # Of `ttf train A --else B`, beside the runs of A and B.
 
 # --- summary.json --------------------------------------------------------------------------------
 
@@ -108,7 +107,6 @@ class NativeFrameDocument(TypedDict):
     library: str
 
 
-# incident.json
 Incident = TypedDict(
     "Incident",
     {
@@ -137,11 +135,10 @@ Incident = TypedDict(
         "since_mining_s": float | None,  # From the end of the last mining to the last sign of life.
         "since_mining_steps": int | None,
         "mined_for_steps": int | None,  # The steps from that mining to the next.
-        "memory_bytes": int
-        | None,  # Anonymous and shared, of the process tree, of its last two samples.
+        "memory_bytes": int | None,  # Anonymous and shared, of the tree, of its last two samples.
         "device_allocated_bytes": int | None,  # At the last step; None: no memory of its own.
         "device_cached_bytes": int | None,
-        "machine_available_bytes": int | None,  # What the machine had left for everybody.
+        "machine_available_bytes": int | None,
         # None: nobody asked for core files. Empty: there was none; the evidence says why.
         "native_frames": list[NativeFrameDocument] | None,
     },
