@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _METRIC: Final = "recall@10"
 _LONGEST_VALUE: Final = 60
+_DIGITS: Final = 16
 
 _EPILOG = """\b
 Examples:
@@ -145,7 +146,11 @@ def diff_(run_dirs: tuple[Path, ...], as_json: bool) -> None:
             continue
         head = (section, *names, *(["difference"] if two else []))
         cells = [
-            (d.key, *(_cut(cell(v)) for v in d.values), *([changed(d)] if two else []))
+            (
+                d.key,
+                *(_in_a_column(d.key, cell(v)) for v in d.values),
+                *([changed(d)] if two else []),
+            )
             for d in rows
         ]
         show(table(cells, head))
@@ -223,6 +228,11 @@ def _show_rows(name: str, rows: Sequence[tuple[str, ...]]) -> None:
         show()
         show(Part(name, "bold"))
         show(table([(f"  {row[0]}", *row[1:]) for row in rows]))
+
+
+def _in_a_column(key: str, text: str) -> str:
+    # Of a digest, the first digits tell it from others, as in the summary of a run.
+    return text[:_DIGITS] if key.endswith("sha256") else _cut(text)
 
 
 def _cut(text: str) -> str:

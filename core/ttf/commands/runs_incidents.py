@@ -173,7 +173,11 @@ def _show_verdict(seen: Deaths, found: Pattern) -> None:
     for remark in found.remarks:
         say(remark)
     if seen.others:
-        say(f"{len(seen.others)} incidents of other processes (miner, supervisor) were not tested.")
+        one = len(seen.others) == 1
+        say(
+            f"{len(seen.others)} incident{'' if one else 's'} of other processes (miner, supervisor) "
+            f"{'was' if one else 'were'} not tested."
+        )
 
 
 def _next(found: Pattern, listed: Sequence[DeathSeen]) -> str:

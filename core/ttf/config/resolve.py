@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -124,14 +125,16 @@ def resolve(
 
 
 def _error(draft: Draft, file: object) -> ConfigError:
-    from ttf.config.reference import nearest
+    from ttf.config.reference import nearest, sections
     from ttf.config.synonyms import meaning
 
     problems = draft.problems
     count, more = len(problems), len(problems) - MOST_PROBLEMS
     listed = [*problems[:MOST_PROBLEMS], *([f"... and {more:,} more"] if more > 0 else [])]
     hint = f"To see what a key takes: ttf config explain {nearest(draft.wrong)}".rstrip()
-    if isinstance(file, Path) and any(map(meaning, draft.wrong)):
+    known = {key.path for section in sections() for key in section.keys}
+    foreign = [path for path in draft.wrong if ".".join(path) not in known]
+    if isinstance(file, Path) and any(map(meaning, foreign)):
         hint = f"To write this file with the keys of ttf: ttf config convert {quoted(file)}"
     return ConfigError(
         f"The configuration has {count:,} problem{'s' * (count > 1)}:", problems=listed, hint=hint
@@ -190,7 +193,10 @@ def _option_meant(name: str, value: Any) -> str:
     from ttf.config.answers import answer
 
     known = [flag.lstrip("-").replace("-", "_") for flag in (*FLAGS, *NEGATIONS)]
-    return answer((name,), value) or suggestion(name, known)
+    meant = answer((name,), value)
+    if not name.startswith("-"):  # an argument of Python
+        meant = re.sub(r"\(--([\w-]+)\)", lambda m: f"({m[1].replace('-', '_')}=)", meant)
+    return meant or suggestion(name, known)
 
 
 def _overlay_layer(overlay: Mapping[str, Change]) -> Layer:

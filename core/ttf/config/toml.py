@@ -70,10 +70,7 @@ def read(text: str, path: Path) -> Document:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}.",
-            hint=(
-                "Strings need quotes, true and false are lower case, and a table starts with "
-                "[section]."
-            ),
+            hint=_way_out(str(error)),
         ) from error
     except ValueError as error:
         raise ConfigError(
@@ -81,6 +78,12 @@ def read(text: str, path: Path) -> Document:
             hint="For a configuration with every key, see: ttf config show",
         ) from error
     return Document(name=path.name, values=values, lines=key_lines(text))
+
+
+def _way_out(said: str) -> str:
+    if said.startswith(("Cannot overwrite", "Cannot declare", "Cannot redefine", "Duplicate")):
+        return "Every key and every [section] may be in the file once. Remove one of them."
+    return "Strings need quotes, true and false are lower case, and a table starts with [section]."
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def vectors_of(store: Store, names: dict[str, str]) -> VectorSource:
             hint=_where_vectors_are(store, present),
         )
     source = store.source(name)
-    need_floats(source, (2,), "(rows, dim)")
+    need_floats(source, str(store.describe(name)["dtype"]), (2,), "(rows, dim)")
     return source
 
 
@@ -48,11 +48,12 @@ def _where_vectors_are(store: Store, present: Sequence[str]) -> str:
     return f"If the array has another name, give its name: --set data.names.vectors={quoted(name)}"
 
 
-def need_floats(source: VectorSource, ranks: tuple[int, ...], shape: str) -> None:
+def need_floats(source: VectorSource, stored: str, ranks: tuple[int, ...], shape: str) -> None:
+    """`stored`: the type in the file; rows may be read as another one."""
     if source.dtype not in FLOATS:
         raise BadData(
-            f"{source.name} in {source.uri} has the type {source.dtype}. Vectors must be float32, "
-            "float16 or bfloat16.",
+            f"{source.name} in {source.uri} has the type {stored}. Vectors must be float32, "
+            "float64, float16 or bfloat16.",
             hint=f"Convert it: ttf data convert {source.uri} OUT --dtype f32",
         )
     if len(source.shape) not in ranks or 0 in source.shape:
@@ -79,7 +80,7 @@ def queries_of(pairs: NamedArrays, split: str, context: Callable[[], VectorSourc
         )
     source = pairs[x] if x in pairs else pairs[seq]
     if x in pairs:
-        need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+        need_floats(source, pairs.stored_type(x), (2, 3), "(N, D) or (N, L, D)")
     elif source.dtype not in ("int32", "int64") or len(source.shape) != 2 or 0 in source.shape:
         raise BadData(
             f"{seq} in {pairs.uri} has the type {pairs.stored_type(seq)} and the shape {source.shape}. It "

@@ -43,10 +43,27 @@ def look(data: Dataset) -> Iterator[str]:
         x = split.batch(rows).x
         require_finite_queries(split, rows, x)
         where = f"{split.queries.source.name} in {split.queries.source.uri}"
+        yield from _padded(split.queries, x, where)
         yield from _lengths(x.reshape(len(x), -1), where)
     yield from _documents(data)
     yield from _repeated(data)
     yield from _at_random(data)
+
+
+def _padded(queries: Queries, x: NDArray[np.float32], where: str) -> Iterator[str]:
+    """Says if sequences of vectors look padded, and nothing says how long they are."""
+    if x.ndim != 3 or queries.context is not None or queries.lengths is not None:
+        return
+    ends_in_zero = ~x[:, -1].any(axis=1) & x.reshape(len(x), -1).any(axis=1)
+    count = int(ends_in_zero.sum())
+    if count:
+        split = queries.source.name.rpartition("_")[2]
+        what = "sequence ends in a zero vector" if count == 1 else "sequences end in zero vectors"
+        yield (
+            f"{where}: {count:,} of {len(x):,} checked {what}. If this is padding, give the lengths: "
+            f"len_{split} (int64), or mask_{split} (True for each valid step). Without them, the "
+            "tower reads the padding."
+        )
 
 
 def _documents(data: Dataset) -> Iterator[str]:
@@ -86,19 +103,30 @@ def _lengths(rows_SD: NDArray[np.float32], where: str) -> Iterator[str]:
     if without.any():
         yield (
             f"{where}: {int(without.sum()):,} of {len(lengths):,} checked rows "
-            f"{_what_they_are(lengths[without])} (the first: norm {lengths[first]:.3g}). They "
-            "have no direction, so no query can find them."
+            f"{_what_they_are(lengths[without])} (the first: norm {lengths[first]:.3g}). "
+            f"{'It has' if without.sum() == 1 else 'They have'} no direction, so no query can find "
+            f"{'it' if without.sum() == 1 else 'them'}."
         )
     elif len(rows_SD) > 1 and bool((rows_SD == rows_SD[0]).all()):
         yield f"{where}: all {len(rows_SD):,} checked rows are the same vector."
 
 
 def _what_they_are(lengths: NDArray[np.float32]) -> str:
+    one = len(lengths) == 1
+    are, have, norms, their = (
+        ("is", "has", "a norm", "its") if one else ("are", "have", "norms", "their")
+    )
     if not lengths.any():
-        return "are zero"
+        return f"{are} zero"
     if (lengths >= _LONGEST).all():
-        return f"have norms so large (up to {lengths.max():.3g}) that the square does not fit in float32"
-    return "are zero, or their norm is so small or so large that its square does not fit in float32"
+        return (
+            f"{have} {norms} so large (up to {lengths.max():.3g}) that the square does not fit in "
+            "float32"
+        )
+    return (
+        f"{are} zero, or {their} norm is so small or so large that its square does not fit in "
+        "float32"
+    )
 
 
 # --- rows that do not belong together -----------------------------------------------------------

@@ -6,6 +6,7 @@ Also whether `ttf train` would accept it, as far as one file can tell: the check
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +18,7 @@ from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
 from ttf.data.dataset import need_floats, queries_of
+from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import KINDS, SPLITS, NamedArrays
 from ttf.data.text_arrays import stored_kind, text_of
 from ttf.data.vectors import FLOATS, row_norms, to_float32
@@ -28,6 +30,7 @@ _ANY_BANK: Final = 1 << 62  # Rows of an unknown bank: any position from 0 on is
 SAMPLE_BYTES: Final = 32 << 20
 SAMPLE_ROWS: Final = 4096
 _NAMED: Final = 3
+_VECTORS: Final = ("X_", "Y_", "vectors")
 
 
 @dataclass
@@ -128,14 +131,27 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
             _measure_stream(store, name, facts, seen)
         return facts
     facts.shape = list(source.shape)
-    if facts.dtype != source.dtype:
+    refused = source.dtype not in FLOATS and name.startswith(_VECTORS)
+    if facts.dtype != source.dtype and not refused:
         seen.notes.append(
             f"{name} is {facts.dtype}: its rows are converted to {source.dtype} as they are read. "
             "ttf data convert does it once."
         )
     blocks = _all_blocks(source) if full else sampled_blocks(source)
-    _measure(blocks, source.dtype, facts, f"{store.uri}: {name}", seen)
+    _measure(
+        blocks, source.dtype, facts, f"{store.uri}: {name}", seen, _lengths(store, name, source)
+    )
     return facts
+
+
+def _lengths(store: Store, name: str, source: VectorSource) -> NDArray[np.int64] | None:
+    """Of the sequences of X_*: what lies after them is never read, so it may be anything."""
+    kind, _, split = name.partition("_")
+    if kind != "X" or len(source.shape) != 3:
+        return None
+    with contextlib.suppress(BadData):  # lengths that fit no sequence: a problem of its own
+        return lengths_of(NamedArrays(store, {}), split, source)
+    return None
 
 
 def _measure_stream(store: Store, name: str, facts: ArrayFacts, seen: Inspection) -> None:
@@ -155,6 +171,7 @@ def _measure(
     facts: ArrayFacts,
     where: str,
     seen: Inspection,
+    lengths: NDArray[np.int64] | None = None,
 ) -> None:
     facts.finite = True
     low, high, total, count = np.inf, -np.inf, 0.0, 0
@@ -164,11 +181,16 @@ def _measure(
         if dtype not in FLOATS or not rows.size:
             continue
         wide = to_float32(rows, dtype)
+        valid = np.ones(wide.shape[:-1], np.bool_)
+        if lengths is not None:
+            valid = np.arange(wide.shape[1]) < lengths[ids][:, None]
+            wide = np.where(valid[..., None], wide, np.float32(0))
         good = np.isfinite(wide).reshape(len(wide), -1).all(axis=1)
         wrong.add(ids[~good])
         if wide.ndim > 1:
             norms = row_norms(wide[good]).astype(np.float64)
             zero.add(ids[good][(norms == 0).all(axis=tuple(range(1, norms.ndim)))])
+            norms = norms[valid[good]]
             if norms.size:
                 low, high = min(low, float(norms.min())), max(high, float(norms.max()))
                 total, count = total + float(norms.sum()), count + norms.size
@@ -177,11 +199,13 @@ def _measure(
     if wrong.count:
         facts.finite = False
         seen.problems.append(
-            f"{where}: {wrong.count} of the {facts.rows_seen} checked rows are not finite (NaN or "
+            f"{where}: {wrong.count} of the {facts.rows_seen} checked rows {wrong.are} not finite (NaN or "
             f"infinite): {wrong}."
         )
     if zero.count:
-        text = f"{where}: {zero.count} of the {facts.rows_seen} checked rows are zero: {zero}."
+        text = (
+            f"{where}: {zero.count} of the {facts.rows_seen} checked rows {zero.are} zero: {zero}."
+        )
         if zero.count == facts.rows_seen:
             seen.problems.append(f"{text} Such vectors cannot be compared.")
         else:
@@ -198,6 +222,10 @@ class _FoundRows:
     def add(self, ids: NDArray[np.int64]) -> None:
         self.count += len(ids)
         self.first += ids[: _NAMED - len(self.first)].tolist()
+
+    @property
+    def are(self) -> str:
+        return "is" if self.count == 1 else "are"
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.first)) + (", ..." if self.count > _NAMED else "")
@@ -282,7 +310,7 @@ def unfit(store: Store) -> Iterator[BadData]:
     """Every reason why `ttf train` would refuse this file, as pairs or as a bank."""
     arrays = NamedArrays(store, {})
     if "vectors" in arrays:  # queries of `ttf search` may have three dimensions
-        yield from _raised(lambda: need_floats(arrays["vectors"], (2, 3), "(rows, dim)"))
+        yield from _raised(lambda: _floats(arrays, "vectors", (2, 3), "(rows, dim)"))
     if looks_like_pairs(store.names()):
         for split in SPLITS:
             # Without validation pairs, some of the training pairs are drawn.
@@ -314,7 +342,7 @@ def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
     yield from _raised(queries)
     named, valued = f"pos_{split}", f"Y_{split}"
     if valued in arrays:
-        yield from _raised(lambda: need_floats(arrays[valued], (2,), "(N, D)"))
+        yield from _raised(lambda: _floats(arrays, valued, (2,), "(N, D)"))
     if named in arrays:
         yield from _raised(lambda: _known(arrays, split))
     elif valued not in arrays:
@@ -323,6 +351,10 @@ def _split(arrays: NamedArrays, split: str) -> Iterator[BadData]:
             "pairs are unknown.",
             hint=f"Add the array {named} (row numbers of the bank).",
         )
+
+
+def _floats(arrays: NamedArrays, name: str, ranks: tuple[int, ...], shape: str) -> None:
+    need_floats(arrays[name], arrays.stored_type(name), ranks, shape)
 
 
 def _known(arrays: NamedArrays, split: str) -> None:

@@ -286,7 +286,7 @@ def _positives(
             say(f"{valued} is not used and not checked: {named} names the positives of all pairs.")
     if valued in pairs and (found is None or found.unmatched):
         target = pairs[valued]
-        need_floats(target, (2,), "(N, D)")
+        need_floats(target, pairs.stored_type(valued), (2,), "(N, D)")
         if target.shape[1] != bank.shape[1]:
             raise BadData(
                 f"{valued} in {pairs.uri} has vectors of width {target.shape[1]}, but the bank "
@@ -338,7 +338,7 @@ def _bank_from_targets(
                 hint="Add --bank FILE (array `vectors`).",
             )
         targets.append(pairs[name])
-        need_floats(targets[-1], (2,), "(N, D)")
+        need_floats(targets[-1], pairs.stored_type(name), (2,), "(N, D)")
     first, last = targets[0], targets[-1]
     if (first.shape[1], first.dtype) != (last.shape[1], last.dtype):
         raise BadData(

@@ -67,7 +67,7 @@ def named_rows(pairs: NamedArrays, name: str, bank_rows: int) -> Positives:
     rows = np.array(source.read(0, shape[0]), dtype=np.int64).reshape(shape[0], -1)
     wrong = np.argwhere((rows < UNKNOWN) | (rows >= bank_rows))
     if len(wrong):
-        from_one = bool(rows.max() == bank_rows and rows[rows != UNKNOWN].min() == 1)
+        from_one = rows.max() == bank_rows and not (rows == 0).any() and not _has_zero(pairs, name)
         row, column = wrong[0]
         place = f"{row}, {column}" if len(shape) == 2 else f"{row}"
         raise BadData(
@@ -81,6 +81,15 @@ def named_rows(pairs: NamedArrays, name: str, bank_rows: int) -> Positives:
             ),
         )
     return Positives(rows=_without_repeats(rows))
+
+
+def _has_zero(pairs: NamedArrays, name: str) -> bool:
+    """True if the positives of the other split have row 0: then rows are counted from 0."""
+    other = "pos_val" if name == "pos_train" else "pos_train"
+    if other not in pairs:
+        return False
+    source = pairs[other]
+    return source.dtype in ("int32", "int64") and bool((source.read(0, source.shape[0]) == 0).any())
 
 
 def _without_repeats(rows: NDArray[np.int64]) -> NDArray[np.int64]:

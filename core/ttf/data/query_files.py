@@ -60,7 +60,7 @@ def _queries(arrays: NamedArrays, chosen: str, context: Callable[[], VectorSourc
     if chosen != "vectors":
         return queries_of(arrays, chosen.partition("_")[2], context)
     source = arrays["vectors"]
-    need_floats(source, (2, 3), "(N, D) or (N, L, D)")
+    need_floats(source, arrays.stored_type("vectors"), (2, 3), "(N, D) or (N, L, D)")
     return Queries(source, None, None)
 
 

@@ -95,6 +95,7 @@ def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident
         "lost_steps": lost_steps,
         "time": death.time,
         "hidden": death.hidden,
+        "asked": death.killed_by_us == "stop",
         "epoch": place.epoch,
         "batch_of_epoch": place.batch_of_epoch,
         "micro_batch": place.micro_batch,

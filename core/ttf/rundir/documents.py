@@ -123,6 +123,7 @@ Incident = TypedDict(
         "lost_steps": int | None,
         "time": float,
         "hidden": bool,
+        "asked": bool,  # Its user asked the guard to end it: no death.
         # Of runs; null where nothing was recorded. Both count from 1; `step` is the steps done.
         "epoch": int | None,
         "batch_of_epoch": int | None,  # Micro-batch, counted through the epoch.

@@ -120,13 +120,21 @@ def choose_negatives(miner: MinerConfig, work: Work) -> tuple[int, str]:
     share = work.mining / work.training
     if share > _MINING_SHARE:
         return 0, (
-            f"mining would take about {share:,.2g} times the work of the training, and more than "
+            f"mining would take about {_times(share)} times the work of the training, and more than "
             f"{_MINING_SHARE:g} does not pay"
         )
     return MINED, (
         f"a step has only {work.samples:,} documents of its own, and mining takes at most "
         f"{_MINING_SHARE:g} times the work of the training"
     )
+
+
+def _times(share: float) -> str:
+    """
+    >>> _times(0.123), _times(131072.4)
+    ('0.12', '131,072')
+    """
+    return f"{share:.2g}" if share < 99.5 else f"{share:,.0f}"
 
 
 def refuse_reuse(miner: MinerConfig, doc: TowerSpec) -> None:
@@ -147,7 +155,7 @@ def said_of_mining(work: Work) -> str:
     if work.reuses_queries and work.rounds > 1:
         reused = ", with query vectors from the training after the first round"
     return (
-        f"Mining takes about {work.mining / work.training:.2g} times the work of the training: "
+        f"Mining takes about {_times(work.mining / work.training)} times the work of the training: "
         f"{rounds} of {work.queries_of_a_round:,} queries against {work.documents:,} documents"
         f"{reused}."
     )
@@ -184,4 +192,4 @@ def choose_evaluations(work: Work) -> tuple[str | int, str]:
 
 def _costs(number: int, work: Work) -> str:
     share = number * work.evaluation / work.training
-    return f"{number} evaluations take about {share:.2g} times the work of the training"
+    return f"{number} evaluations take about {_times(share)} times the work of the training"

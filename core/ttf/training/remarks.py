@@ -31,7 +31,7 @@ def _metrics_that_mean_little(decided: Decided, queries: int, documents: int) ->
             "models apart."
         )
         yield (
-            f"The bank has only {documents:,} documents, so {', '.join(always)} can only be 1."
+            f"The bank has only {documents:,} document{'s' * (documents != 1)}, so {', '.join(always)} can only be 1."
             f"{chosen if evaluate.metric in always else ''}"
         )
     if queries < _FEW_QUERIES:

@@ -92,6 +92,34 @@ def test_a_flag_python_does_not_know_gets_the_closest() -> None:
     assert problem.startswith("batch_siz: no such option. Did you mean 'batch_size'?")
 
 
+def test_python_is_told_the_name_of_its_argument() -> None:
+    (problem,) = problems_of(flags={"epoch": 3})
+    assert problem == "epoch: no such option. Here it is train.epochs (epochs=)."
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[train]\nlr = 1.0\nlr = 2.0\n", "[train]\nlr = 1.0\n[train]\nseed = 1\n"],
+    ids=["a key", "a section"],
+)
+def test_a_key_that_is_there_twice_is_not_blamed_on_quotes(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="is not valid TOML") as caught:
+        resolve(file)
+    assert "once" in caught.value.hint and "quotes" not in caught.value.hint
+
+
+def test_a_wrong_value_of_an_own_key_is_no_reason_to_convert_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[train]\nbatch_size = 8\n")
+    for flags in ({"batch_size": 0}, {"--batch-size": 0}):
+        with pytest.raises(ConfigError, match="batch_size") as caught:
+            resolve(file, flags=flags)
+        assert "config convert" not in caught.value.hint
+        assert "config explain train.batch_size" in caught.value.hint
+
+
 def test_no_toml_names_file_line_and_column(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("[train]\nlr = = 3\n")

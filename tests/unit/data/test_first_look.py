@@ -157,3 +157,22 @@ def test_pairs_and_bank_in_each_others_place_are_told(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="pairs and bank look swapped") as refused:
         open_dataset(swapped)
     assert refused.value.hint == f"--pairs {good.pairs} --bank {good.bank}"
+
+
+def test_sequences_that_look_padded_are_named_if_nothing_gives_their_lengths(
+    tmp_path: Path,
+) -> None:
+    sequences = np.repeat(QUERIES[:, None], 3, axis=1)
+    sequences[:20, 2] = 0
+    sequences[4] = 0  # a row of zeros is said by another note
+    known: dict[str, Any] = {"X_train": sequences[TRAIN], "X_val": sequences[VAL]}
+    (note,) = [text for text in seen(tmp_path, **known) if "padding" in text]
+    assert "X_train in" in note and "19 of 150 checked sequences end in zero vectors" in note
+    assert "len_train (int64)" in note
+    lengths = {"len_train": np.full(len(TRAIN), 2), "len_val": np.full(len(VAL), 3)}
+    assert not any("padding" in text for text in seen(tmp_path, **known, **lengths))
+
+
+def test_one_row_without_a_direction_is_said_in_the_singular(tmp_path: Path) -> None:
+    (note,) = seen(tmp_path, changed(BANK, 5, 0.0))
+    assert "1 of 200 checked rows is zero (the first: norm 0). It has no direction" in note

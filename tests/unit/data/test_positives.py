@@ -209,16 +209,19 @@ def test_targets_beside_positions_of_all_pairs_are_said_to_be_unused(tmp_path: P
         (np.array([f"d{n}" for n in range(16)]), ("<U3", "row numbers", 'enumerate(bank["ids"])')),
         (np.array([{}] * 16, dtype=object), ("object", 'enumerate(bank["ids"])')),
         (np.arange(25, 41), ("is 40", "rows from 0", "row numbers start at 1", "pos_train - 1")),
-        (np.r_[-1, np.arange(26, 41)], ("is 40", "use the bank for which")),
+        (np.r_[-1, np.arange(26, 41)], ("is 40", "row numbers start at 1")),
+        (np.r_[0, np.arange(26, 41)], ("is 40", "use the bank for which")),
+        (np.r_[5, np.arange(27, 42)], ("is 40", "use the bank for which")),
     ],
-    ids=["floats", "strings", "objects", "from one", "no one"],
+    ids=["floats", "strings", "objects", "from one", "no one", "a zero", "beyond"],
 )
 def test_rows_that_are_none_are_refused_with_what_to_do(
     rows: NDArray[Any], says: tuple[str, ...], tmp_path: Path
 ) -> None:
     file = tmp_path / "pairs.npz"
     rows[:1] = 1 if says[-1].endswith("- 1") else rows[:1]
-    np.savez(file, allow_pickle=True, **(pairs() | {"pos_train": rows}))
+    others = {"pos_train": rows, "pos_val": np.arange(8) + 1}
+    np.savez(file, allow_pickle=True, **(pairs() | others))
     bank = tmp_path / "bank.npz"
     np.savez(bank, vectors=BANK)
     with pytest.raises(BadData) as caught:

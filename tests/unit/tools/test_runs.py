@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.conftest import Invoke
 
+from ttf.rundir.supervision import Journal, Sitting
+
 RUN_TOML = """\
 [train]
 lr = {lr}  # {origin}
@@ -85,6 +87,37 @@ def test_a_run_that_is_carried_out_is_listed_as_running(runs: Path, invoke: Invo
     (runs / "run-003" / ".owner").write_text(str(os.getpid()))
     by_path = {e["path"]: e["status"] for e in invoke(["runs", "list", "--json"]).json()}
     assert by_path["runs/run-003"] == "running"
+
+
+def test_a_resumed_run_is_running_or_without_an_end_whatever_its_old_summary_says(
+    runs: Path, invoke: Invoke
+) -> None:
+    def status(*ends: str) -> Any:
+        sittings = tuple(Sitting(began=n, wall_before_s=0.0, ended=e) for n, e in enumerate(ends))
+        document = Journal(sittings=sittings).document()
+        (runs / "run-001" / "supervision.json").write_text(json.dumps(document))
+        return {e["path"]: e["status"] for e in invoke(["runs", "list", "--json"]).json()}[
+            "runs/run-001"
+        ]
+
+    assert status("finished") == status("stopped", "") == "finished"
+    summary = runs / "run-001" / "summary.json"
+    summary.write_text(summary.read_text().replace("finished", "stopped"))
+    assert (status("stopped"), status("stopped", "")) == ("stopped", "no end")
+    (runs / "run-001" / ".owner").write_text(str(os.getpid()))
+    assert status("stopped", "") == "running"
+
+
+def test_a_digest_takes_no_wide_column(runs: Path, invoke: Invoke) -> None:
+    for name, digit in (("run-001", "a"), ("run-002", "b")):
+        summary = runs / name / "summary.json"
+        held = json.loads(summary.read_text()) | {"weights_sha256": digit * 64}
+        summary.write_text(json.dumps(held))
+    argv: list[str | Path] = ["runs", "diff", runs / "run-001", runs / "run-002"]
+    (line,) = [text for text in invoke(argv).out.splitlines() if "weights_sha256" in text]
+    assert line.split()[1:] == ["a" * 16, "b" * 16]
+    found = invoke([*argv, "--json"]).json()["differences"]
+    assert ["a" * 64, "b" * 64] in [row["values"] for row in found]
 
 
 def test_one_run_is_shown_whole(runs: Path, invoke: Invoke) -> None:

@@ -54,7 +54,10 @@ def test_deaths_of_which_little_is_known_prove_nothing_and_the_output_says_what_
     done = invoke(["runs", "incidents", old, few])
     assert done.code == 0 and "Nothing ties the 2 deaths" in done.err
     assert "with 1, even 1 of 1 at the boundary prove nothing" in done.err
-    assert "1 incidents of other processes" in done.err and "segfault, miner" in done.out
+    assert (
+        "1 incident of other processes (miner, supervisor) was not tested" in done.err
+        and "segfault, miner" in done.out
+    )
 
 
 def test_the_batch_that_a_guarded_command_printed_gives_its_micro_batch(
@@ -89,6 +92,15 @@ def test_a_wrong_pattern_is_refused(
 ) -> None:
     done = invoke(["runs", "incidents", folder(tmp_path / "run-001"), *words])
     assert done.code == 2 and said in done.err
+
+
+def test_an_end_that_the_user_asked_for_is_no_death(tmp_path: Path, invoke: Invoke) -> None:
+    asked = {"class": "killed", "process": "command", "asked": True, "age_s": 9.0, "time": 1009.0}
+    guard = folder(tmp_path / "guard-001", asked, guarded=True)
+    memory(guard, (1000.0, 5), (1008.0, 6))
+    seen = deaths_in([guard])
+    assert (seen.deaths, seen.survived_s) == ((), (8.0,))
+    assert "No incident in 1 run." in invoke(["runs", "incidents", guard]).err
 
 
 def test_no_incident_and_no_run_are_said(tmp_path: Path, invoke: Invoke) -> None:

@@ -125,7 +125,9 @@ def deaths_in(folders: Sequence[Path], printed: Printed | None = None) -> Deaths
             for line in record.memory()
             if {"time", "anon", "shared"} <= line.keys() and 0 <= line["time"] <= _LAST_S
         ]
-        filed = [_seen(folder, found, printed) for found in record.incidents()]
+        # An end that the user asked for tells nothing about when the work dies: a life that ended well.
+        incidents = [found for found in record.incidents() if not found.get("asked")]
+        filed = [_seen(folder, found, printed) for found in incidents]
         ends = [one for one in filed if one.process in _LIVES]
         others += [one for one in filed if one.process not in _LIVES]
         deaths += ends

@@ -52,8 +52,10 @@ def read_facts(path: Path) -> RunFacts:
     summary, manifest, settings = record.summary(), record.manifest(), tuple(record.settings())
     guarded = not record.folder.config.exists()
     result = dict(_result(summary))
-    if not summary.get("status"):
-        result["status"] = "running" if record.owner() is not None else "no end"
+    if record.owner() is not None:
+        result["status"] = "running"
+    elif not summary.get("status") or _began_again(record, summary):
+        result["status"] = "no end"
     return RunFacts(
         path=path,
         kind="guard" if guarded else "run",
@@ -134,6 +136,12 @@ def _environment(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     for key, value in manifest.get("numeric", {}).items():
         if key != "plugins":  # those of the run, as above
             yield from _flat(f"numeric.{key}", value)
+
+
+def _began_again(record: RunRecord, summary: Summary) -> bool:
+    """True if the run was resumed after this summary was written, and did not come to an end."""
+    last = record.sittings()[-1:]
+    return summary.get("status") != "finished" and any(not one.ended for one in last)
 
 
 def _result(summary: Summary) -> Iterator[tuple[str, Any]]:

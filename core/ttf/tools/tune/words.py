@@ -111,6 +111,8 @@ def verdict(study: TuneStudy) -> str:
     }
     of = f"of {trials_text(len(study.counted))} ({counts['hopeless']} ended early"
     of += f", {counts['failed']} failed)" if counts["failed"] else ")"
+    if any(trial.outcome == "cut" for trial in study.runs):
+        of += ", without the last one, which was cut off when the time was used up"
     if best.number == 1:
         return (
             f"Your configuration is the best {of}: {setup.metric} {best.score:.4f} on the hold-out."

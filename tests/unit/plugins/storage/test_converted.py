@@ -100,7 +100,7 @@ def test_numbers_beyond_float32_are_not_finite_and_inspect_names_them(
     uri = write(tmp_path / "x", array)
     assert np.isinf(open_store(uri).source("vectors").read(4, 5)[0, 1])
     seen = inspect(uri)
-    assert any("are not finite" in problem and ": 4." in problem for problem in seen.problems)
+    assert any("is not finite" in problem and ": 4." in problem for problem in seen.problems)
     [facts] = [a for a in seen.arrays if a.name == "vectors"]
     assert facts.dtype == "float64"
     assert any("vectors is float64: its rows are converted to float32" in n for n in seen.notes)

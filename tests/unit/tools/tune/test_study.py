@@ -134,6 +134,11 @@ def test_the_page_and_the_document_tell_all_trials(study: TuneStudy) -> None:
     assert "<script>" not in page and "<b>," not in page
     assert "What mattered" in page and "ended at 1/4" in page
     assert words.verdict(study).startswith("Trial ")
+    assert "cut off" not in words.verdict(study)
+    study.runs.append(replace(trial(15, {}, 0.1), outcome="cut"))
+    assert "without the last one, which was cut off when the time was used up" in words.verdict(
+        study
+    )
 
 
 def test_a_page_of_a_study_without_a_trial_says_so(tmp_path: Path) -> None:
