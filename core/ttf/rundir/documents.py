@@ -200,6 +200,7 @@ MiningLine = TypedDict(
         "step": int,
         "miner": str,
         "queries": int,
+        "from_training": int,  # Of these, those whose vectors the training had kept.
         "yield": float,
         "with_survivor": float,
         "survivors": dict[str, float],
@@ -379,23 +380,3 @@ class Manifest(TypedDict, total=False):
     time: float  # This and the following keys: guarded commands only.
     python_of: str
     variables: dict[str, str]
-
-
-# --- checkpoints/step-N/checkpoint.json -------------------------------------------------------------
-
-
-class CheckpointProgress(TypedDict, total=False):
-    table: str  # Key of the candidate table that training continues with; empty: none.
-    bank_position: int
-    selection: dict[str, Any]  # Which weights are the best so far: see `Selection.to_json`.
-    totals: dict[str, Any]  # Sums over all processes: the fields of `Totals`.
-    summary: Summary
-
-
-class CheckpointManifest(TypedDict, total=False):
-    format: int
-    step: int
-    files: dict[str, str]  # SHA-256 by name.
-    table: dict[str, str]
-    progress: CheckpointProgress
-    sha256: str  # Of everything above.

@@ -12,10 +12,10 @@ from typing import Final, Self
 
 from ttf.errors import ExitCode, StorageError, Told
 from ttf.rundir.calibration_facts import calibration_facts, shown
+from ttf.rundir.checkpoint_document import CheckpointManifest
 from ttf.rundir.confined import found_json
 from ttf.rundir.documents import (
     MODEL_CONFIG,
-    CheckpointManifest,
     ListedIncident,
     ModelFacts,
     Summary,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ttf.rundir.checkpoint_document import CheckpointManifest
 from ttf.rundir.documents import (
     METRICS_LINES,
     AppliedRemedy,
-    CheckpointManifest,
     Incident,
     Manifest,
     MemoryLine,
