@@ -85,9 +85,28 @@ def test_a_value_is_the_mean_over_the_training_queries_that_were_kept(with_hubs:
     positive = np.array([by_line[tuple(np.round(line, 4))] for line in queries])
     scores = documents @ queries.T
     scores[positive, np.arange(len(queries))] = -np.inf
-    best = -np.sort(-scores, axis=1)[:, :20]
+    facts = json.loads((with_hubs.path / "model" / "calibration.json").read_text())
+    best = -np.sort(-scores, axis=1)[:, : facts["neighbours"]]
     np.testing.assert_allclose(values(with_hubs.path), best.mean(axis=1), rtol=1e-4)
     assert len(np.unique(hashes)) == len(queries)
+
+
+def test_a_bank_whose_rows_moved_gets_no_values_of_the_old_one(with_hubs: ttf.Run) -> None:
+    bank = with_hubs.path.parent / "bank.npz"
+    before = bank.read_bytes()
+    with np.load(bank) as held:
+        moved = held["vectors"][::-1].copy()
+    try:
+        np.savez(bank, vectors=moved)
+        with with_hubs.load() as model:
+            assert model.calibration is None
+            changed, uncorrected = model.notes
+    finally:
+        bank.write_bytes(before)
+    assert "is not that of the training" in changed
+    assert "calibrated, but not for this bank" in uncorrected
+    with with_hubs.load() as model:
+        assert model.calibration is not None and not model.notes
 
 
 def test_without_hubs_it_stays_off(tmp_path: Path) -> None:
