@@ -2,7 +2,7 @@
 
 A fingerprint covers headers and the container's own checksums, so it does not see bytes changed in
 place. Therefore a resumed run that finds a newer file reads the whole file once and verifies its
-checksums.
+checksums; if the format has none, the run is no longer exact.
 """
 
 from __future__ import annotations
@@ -174,23 +174,37 @@ def noted(stores: Iterable[Store]) -> dict[str, InputState]:
 
 def refuse_changed(
     before: Mapping[str, InputState], stores: Iterable[Store], say: Callable[[str], None]
-) -> None:
-    """Raises DataChanged if a container changed. Containers missing in `before` pass."""
+) -> list[str]:
+    """Raises DataChanged if a container changed; containers missing in `before` pass. Returns what
+    cannot be compared: the files that were written to and whose format has no checksums."""
+    unknown = []
     for store in stores:
         was = before.get(store.uri)
         if was is None or not Path(store.uri).exists():
             continue
         now = _state(Path(store.uri))
-        if was == now:
-            continue
         if (was["bytes"], was["fingerprint"]) != (now["bytes"], now["fingerprint"]):
             raise _changed(store, was, now, "")
+        if _untouched(was, now):
+            continue
+        if getattr(store, "has_checksums", False) is not True:
+            unknown.append(
+                f"{store.uri} was written to or replaced since the run began, and its format has no "
+                "checksums, so ttf cannot compare its content with that at the start"
+            )
+            continue
         say(
             f"{store.uri} was written to since the run began. ttf reads the whole file once "
             "to check that its content is the same."
         )
         for problem in store.verify():
             raise _changed(store, was, now, f" {problem}")
+    return unknown
+
+
+def _untouched(was: InputState, now: InputState) -> bool:
+    # Manifests of earlier versions have no `times`.
+    return was["mtime_ns"] == now["mtime_ns"] and was.get("times") in (None, now.get("times"))
 
 
 def change_since(before: InputState, uri: str) -> str:
@@ -207,14 +221,16 @@ def change_since(before: InputState, uri: str) -> str:
 
 def _state(path: Path) -> InputState:
     files = InputFile.look(path).files
-    names = hashlib.blake2b(digest_size=8)
+    names, times = hashlib.blake2b(digest_size=8), hashlib.blake2b(digest_size=8)
     for name, file in sorted(files.items()):
         names.update(f"{name}:{file.size}\n".encode())
+        times.update(f"{name}:{file.inode}:{file.mtime_ns}\n".encode())
     own = files.get("")
     return {
         "bytes": sum(file.size for file in files.values()),
         "mtime_ns": max((file.mtime_ns for file in files.values()), default=0),
         "fingerprint": names.hexdigest() if own is None else own.fingerprint,
+        "times": times.hexdigest(),
     }
 
 

@@ -7,7 +7,7 @@ Users' scripts rely on these keys.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from ttf.rundir.calibration_facts import CalibrationSummary
 
@@ -292,8 +292,9 @@ class InputState(TypedDict):
     """A container of vectors at the start of the run."""
 
     bytes: int
-    mtime_ns: int
+    mtime_ns: int  # of the newest file
     fingerprint: str
+    times: NotRequired[str]  # digest of inodes and times of all files
 
 
 class DataFacts(TypedDict, total=False):

@@ -70,15 +70,17 @@ def _bytes_in(path: Path, run: Path) -> int:
 
 
 def load_state(session: Session) -> tuple[Snapshot, list[str]]:
-    """The newest intact checkpoint of this run, and the differences between this process and the
-    one that started the run. Raises NoCheckpoint, ArtifactDamaged, DataChanged."""
+    """The newest intact checkpoint of this run, and the deviations from an undisturbed run: between
+    this process and the one that started the run, and data whose content cannot be compared.
+    Raises NoCheckpoint, ArtifactDamaged, DataChanged."""
     folder = session.folder
     say = session.reporter.note
     snapshot = load_newest(folder.checkpoints, say)
     before = _manifest_of(folder)
-    _refuse_other_data(before["data"], session.data, folder, session.link.flight, say)
+    unknown = _refuse_other_data(before["data"], session.data, folder, session.link.flight, say)
     now = manifest.numeric_fingerprint(session.config, session.policy)
-    return snapshot, manifest.differences(before["numeric"], now)
+    differences = manifest.differences(before["numeric"], now)
+    return snapshot, [*unknown, *(f"resumed with a difference: {text}" for text in differences)]
 
 
 def _manifest_of(folder: RunFolder) -> Manifest:
@@ -97,8 +99,9 @@ def _manifest_of(folder: RunFolder) -> Manifest:
 
 def _refuse_other_data(
     before: DataFacts, data: Dataset, folder: RunFolder, flight: FlightRecorder, say: Say
-) -> None:
-    """Raises DataChanged. `before` is the manifest's part about the data."""
+) -> list[str]:
+    """Raises DataChanged. `before` is the manifest's part about the data. Returns what cannot be
+    compared."""
     if before["fingerprint"] != data.fingerprint:
         raise DataChanged(
             f"The data has changed since the run in {folder.path} was started (pairs "
@@ -106,7 +109,7 @@ def _refuse_other_data(
             hint="Restore the original files, or start a new run with ttf train.",
         )
     with _heartbeats(flight):
-        refuse_changed(before.get("files", {}), data.stores, say)
+        return refuse_changed(before.get("files", {}), data.stores, say)
 
 
 @contextlib.contextmanager

@@ -86,7 +86,7 @@ def run(
         session.link.tell({"configured": flat(session.config), "inputs": inputs})
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
-        snapshot, differences = load_state(session) if resume else (None, [])
+        snapshot, deviations = load_state(session) if resume else (None, [])
         for note in (*opening, *session.notes):
             reporter.note(note)
         step = snapshot.step if snapshot is not None else None
@@ -94,7 +94,7 @@ def run(
         log = partial(MetricsLog, folder.metrics, step, retry_s=retry_s, say=reporter.note)
         trainer = Trainer(session, _write(session, log))
         if snapshot is not None:
-            trainer.restore(snapshot, differences)
+            trainer.restore(snapshot, deviations)
         return trainer.run(resumed_from=step or 0)
 
 
@@ -162,19 +162,18 @@ class Trainer:
             ended_early=lambda: self._selection.patience_used_up,
         )
 
-    def restore(self, snapshot: Snapshot, differences: list[str]) -> None:
-        """`differences`: between this process and the one that started the run."""
+    def restore(self, snapshot: Snapshot, deviations: list[str]) -> None:
+        """`deviations`: what may differ from the process that started the run, or from its data."""
         reporter = self.session.reporter
         self._state.restore(snapshot)
         self.loop.step = snapshot.step
         self.session.link.flight.enter(Phase.START, snapshot.step)
         reporter.resumed(snapshot.step, self._selection.initial)
-        for difference in differences:
-            text = f"resumed with a difference: {difference}"
+        for text in deviations:
             self._state.totals.deviations.append(text)
             reporter.note(
-                "From here on, the numbers are no longer bitwise the same as without the "
-                f"interruption, only statistically: {text}."
+                "From here on, the numbers may be no longer bitwise the same as without the "
+                f"interruption: {text}."
             )
 
     def run(self, *, resumed_from: int) -> Summary:

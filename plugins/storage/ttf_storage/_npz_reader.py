@@ -49,6 +49,8 @@ class NpzStore:
         self.uri = uri
         path = Path(uri)
         self.container = "npy" if path.suffix.lower() == ".npy" else "npz"
+        # Those of members are part of every fingerprint. A .npy file has none.
+        self.has_checksums = self.container == "npz"
         self._given_marker = marker
         self._file = MappedFile(path, inside)
         try:

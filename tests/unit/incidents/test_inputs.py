@@ -6,9 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ttf.incidents.inputs import InputFile, changes, look_at
+from ttf.errors import DataChanged
+from ttf.host.plugins import open_store
+from ttf.incidents.inputs import InputFile, changes, look_at, noted, refuse_changed
 
 
 @pytest.fixture
@@ -92,3 +95,32 @@ def test_only_what_changed_is_told(path: Path, tmp_path: Path) -> None:
     inputs = look_at([path, other])
     os.truncate(path, 1)
     assert [change.path for change in changes(inputs)] == [str(path)]
+
+
+def test_content_that_no_checksum_covers_is_said_to_be_unknown(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    rows = np.zeros((60_000, 16), np.float32)
+    np.save(folder / "vectors.npy", rows)
+    np.save(folder / "later.npy", rows[:1])
+    os.utime(folder / "later.npy", (2e9, 2e9))  # stays the newest file
+    np.savez(tmp_path / "bank.npz", vectors=rows)
+    uris = [str(folder), str(folder / "vectors.npy"), str(tmp_path / "bank.npz")]
+    stores = [open_store(uri) for uri in uris]
+    before = noted(stores)
+    assert refuse_changed(before, stores, pytest.fail) == []
+    with (folder / "vectors.npy").open("r+b") as file:
+        file.seek(rows.nbytes // 2 + 9_000)  # between the sampled pieces
+        file.write(b"other content")
+    first, second = refuse_changed(before, stores, pytest.fail)
+    assert first.startswith(f"{folder} was written to") and "no checksums" in first
+    assert second.startswith(f"{folder}/vectors.npy was written to")
+    with (tmp_path / "bank.npz").open("r+b") as file:
+        file.seek(rows.nbytes // 2 + 9_000)
+        file.write(b"other content")
+    said: list[str] = []
+    with pytest.raises(DataChanged, match=r"bank\.npz has changed since the run began"):
+        refuse_changed(before, stores, said.append)
+    assert len(said) == 1 and "reads the whole file once" in said[0]
+    for store in stores:
+        store.close()

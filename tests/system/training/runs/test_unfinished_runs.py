@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from ttf.rundir.durable import Act, Operation, intercepted
@@ -155,6 +156,50 @@ def test_a_run_that_was_stopped_before_it_evaluated_has_the_weights_of_its_check
     assert train(invoke, small_sets, *keys).code == 0
     assert document("summary.json")["weights_sha256"] == resumed["weights_sha256"]
     assert "notes" in resumed and invoke(["eval", "run", "--json"]).json()["notes"] == []
+
+
+def test_a_file_without_checksums_that_was_only_touched_makes_the_resumed_run_not_exact(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    pairs, bank = Path("pairs.npz"), Path("bank.npy")
+    with np.load(small_sets["npz"]["pairs"]) as arrays:
+        rows = dict(arrays)
+    np.savez(pairs, **rows)
+    with np.load(small_sets["npz"]["bank"]) as arrays:
+        np.save(bank, arrays["vectors"])
+    own: Sets = {"npz": {"pairs": str(pairs), "bank": str(bank)}}
+
+    def stopped(operation: Operation, act: Act) -> int:
+        if operation.name == "candidates.rename" and Path("run/checkpoints").is_dir():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return act(memoryview(operation.data))
+
+    with intercepted(stopped):
+        assert train(invoke, own, "miner.refresh=4", "evaluate.every='end'").code == 143
+    shutil.copytree("run", "stopped")
+    original = pairs.read_bytes()
+    rows["X_train"][7] += 1
+    np.savez(pairs, **rows)  # of the same size, with new checksums
+    assert len(original) == pairs.stat().st_size
+    refused = invoke(["resume", "run", "--in-process"])
+    assert refused.code == 3, refused.err
+
+    pairs.write_bytes(original)
+    compared = invoke(["resume", "run", "--in-process", "--json"])
+    assert "reads the whole file once" in compared.err
+    assert (compared.json()["exact"], compared.json()["deviations"]) == (True, [])
+
+    shutil.rmtree("run")
+    shutil.copytree("stopped", "run")
+    os.utime(bank)
+    unknown = invoke(["resume", "run", "--in-process", "--json"])
+    [deviation] = unknown.json()["deviations"]
+    assert f"{bank} was written to or replaced" in deviation.replace(
+        f"{bank.parent.resolve()}/", ""
+    )
+    assert unknown.json()["exact"] is False
+    assert f"{bank} was written to since the run began. ttf reads" not in unknown.err
+    assert unknown.json()["weights_sha256"] == compared.json()["weights_sha256"]
 
 
 def test_a_run_without_gain_ends_early_by_default_and_says_so(
