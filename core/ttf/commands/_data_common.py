@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 
 def check_outputs(paths: list[str], overwrite: bool) -> None:
-    """Raises ConfigError if an output exists and `overwrite` is not set."""
+    """Raises ConfigError if an output is a device or a pipe, or exists and `overwrite` is not
+    set."""
     from ttf.errors import ConfigError
+    from ttf.rundir.outputs import refuse_special
 
+    for path in paths:
+        if "://" not in path:
+            refuse_special(Path(path))
     there = [path for path in paths if "://" not in path and Path(path).exists()]
     if there and not overwrite:
         raise ConfigError(

@@ -15,6 +15,7 @@ from typing import Final
 from ttf.contracts import DType, StoreWriter
 from ttf.errors import ConfigError, Stopped, StorageError, storage_error
 from ttf.host.plugins import is_local, storage_for, written_store
+from ttf.rundir.outputs import refuse_special
 from ttf.text.numbers import size
 
 BLOCK_BYTES: Final = 16 << 20  # Part of an array that the streaming commands hold at a time.
@@ -30,7 +31,10 @@ _WIDTHS: Final[dict[str, int]] = {
 
 
 def check_output(uri: str, *, overwrite: bool) -> None:
-    """Raises ConfigError for an unknown ending, or a file that exists; call before any work."""
+    """Raises ConfigError for an unknown ending, a device or pipe, or a file that exists; call before
+    any work."""
+    if is_local(uri):
+        refuse_special(Path(uri))
     storage_for(uri, output=True)
     if is_local(uri) and Path(uri).exists() and not overwrite:
         raise ConfigError(

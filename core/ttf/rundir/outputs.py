@@ -50,13 +50,17 @@ class Temporary:
 
 
 def temporary_file(target: Path) -> Temporary:
-    """To be written through `fd`, then renamed to `target`. Raises OSError."""
+    """To be written through `fd`, then renamed to `target`. Raises OSError; ConfigError for a
+    target that is a device or a pipe."""
+    refuse_special(target)
     _sweep(target)
     return Temporary(*_locked_file(target))
 
 
 def temporary_folder(target: Path) -> Temporary:
-    """To be filled, then renamed to `target`. Raises OSError."""
+    """To be filled, then renamed to `target`. Raises OSError; ConfigError for a target that is a
+    device or a pipe."""
+    refuse_special(target)
     _sweep(target)
     return Temporary(*_locked_folder(target))
 
@@ -66,6 +70,7 @@ def refuse_to_replace(
 ) -> None:
     """Raises ConfigError if a file exists there that ttf did not write. `name`: the option or
     argument; `marks`: one of them is near the beginning of every file of ours."""
+    refuse_special(path, name)
     if overwrite or not os.path.lexists(path) or _begins_with(path, marks):
         return
     raise ConfigError(
@@ -73,6 +78,20 @@ def refuse_to_replace(
         hint="Choose another file, or replace it: "
         + ("--overwrite" if name.startswith("-") else "overwrite=True"),
     )
+
+
+def refuse_special(path: Path, name: str = "") -> None:
+    """Raises ConfigError for a device, a pipe or a socket, also behind a link: an output replaces
+    its target by a rename, so that /dev/full would become a plain file."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # whoever writes says why it cannot be written
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ConfigError(
+            f"{name} {path} is a device, a pipe or a socket, which ttf does not replace.".lstrip(),
+            hint="Choose a file name that does not exist yet.",
+        )
 
 
 def _begins_with(path: Path, marks: tuple[bytes, ...]) -> bool:
@@ -83,7 +102,9 @@ def _begins_with(path: Path, marks: tuple[bytes, ...]) -> bool:
 
 
 def write_output(path: Path, data: bytes, area: str | None = None) -> None:
-    """Replaces `path` as a whole or not at all. Raises StorageError."""
+    """Replaces `path` as a whole or not at all. Raises StorageError; ConfigError for a device or a
+    pipe."""
+    refuse_special(path)
     _sweep(path)
     write_atomically(path, data, area)
 

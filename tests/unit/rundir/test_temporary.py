@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ttf.commands._data_common import check_outputs
+from ttf.data.writing import check_output
+from ttf.errors import ConfigError
 from ttf.rundir.durable import OpenFile
-from ttf.rundir.outputs import temporary_file, temporary_folder, write_output
+from ttf.rundir.outputs import refuse_to_replace, temporary_file, temporary_folder, write_output
 
 
 def test_a_new_file_never_writes_through_what_is_there(tmp_path: Path) -> None:
@@ -74,3 +78,27 @@ def test_leftovers_of_another_user_stay(tmp_path: Path) -> None:
     os.chown(left, 12345, 12345)
     write_output(tmp_path / "page.html", b"page")
     assert left.exists()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_output_replaces_no_pipe_and_no_device(tmp_path: Path, linked: bool) -> None:
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    target = tmp_path / "link.npz" if linked else pipe
+    if linked:
+        target.symlink_to(pipe)
+    doors: tuple[Callable[[], object], ...] = (
+        lambda: write_output(target, b"page"),
+        lambda: temporary_file(target),
+        lambda: temporary_folder(target),
+        lambda: refuse_to_replace("--out", target, overwrite=True),
+        lambda: check_output(str(target), overwrite=True),
+        lambda: check_outputs([str(target)], overwrite=True),
+    )
+    for door in doors:
+        with pytest.raises(ConfigError, match="is a device, a pipe or a socket"):
+            door()
+    assert pipe.is_fifo() and target.is_symlink() is linked
+    assert len(list(tmp_path.iterdir())) == 1 + linked
+    with pytest.raises(ConfigError, match=r"^--out /dev/null is a device"):
+        refuse_to_replace("--out", Path("/dev/null"), overwrite=True)
