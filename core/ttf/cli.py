@@ -6,6 +6,7 @@ and the exit code of its class; with --json it is also one document on standard 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -89,6 +90,9 @@ TTF_DISABLE_PLUGINS=dist,... (disable the plugins of these distributions),
 TTF_TRACE_PLUGINS=1 (print each import and hook call of a plugin), NO_COLOR, FORCE_COLOR=1.
 """
 
+# Address space without memory behind it (zeros that nobody has written): given back to explain that
+# there is none left.
+_reserve = bytes(8 << 20)
 _READER_GONE = 141  # 128 + SIGPIPE: what a shell reports for a command whose reader left
 
 
@@ -292,7 +296,16 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
 
 
 def _report_bug(error: Exception, as_json: bool) -> int:
+    global _reserve
     _debug()
+    _reserve = b""
+    # Even so there may be too little memory for this import.
+    with contextlib.suppress(MemoryError, ImportError, SystemError, OSError):
+        from ttf.machine.memory.too_little import too_little_memory
+
+        told = too_little_memory(error)
+        if told is not None:
+            return _report_told(told, as_json)
     where = "" if _debugging() else f"The traceback is in {_keep_traceback(error)}; "
     message = f"a bug in ttf: {type(error).__name__}: {error}"
     hint = f"{where}please report it with this text. TTF_DEBUG=1 prints tracebacks."

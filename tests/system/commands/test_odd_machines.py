@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -145,6 +146,49 @@ def test_too_few_processes_are_one_line(ttf: Run, words: list[str], said: str) -
     done = ttf(words, prefix=prefix)
     assert done.returncode == (126 if words[0] == "guard" else ExitCode.UNSAFE), done.stderr
     assert said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["eval", "run"], ["train", "--plan"]])
+def test_too_few_addresses_for_torch_are_one_line(
+    ttf: Run, words: list[str], tmp_path: Path
+) -> None:
+    done = ttf(words, f"export TMPDIR={tmp_path}; ulimit -v 450000")
+    assert done.returncode == ExitCode.UNSAFE, done.stderr
+    assert "There is not enough address space to load torch: the limit is 461 MB" in done.stderr
+    assert "(RLIMIT_AS)" in done.stderr and "ulimit -v unlimited" in done.stderr
+    assert list(tmp_path.glob("ttf-fault-*")) == []
+
+
+# Whoever reports it has no memory left either, until the reserve is given back.
+_FULL = """
+import resource, sys, ttf.cli as cli
+def hoard(argv):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + (30 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    held, size = [], 1 << 20
+    while True:
+        try:
+            held.append(bytearray(size))
+        except MemoryError:
+            size //= 2
+            if size < 512:
+                raise
+cli._invoke = hoard
+cli.main(sys.argv[1:])
+"""
+
+
+def test_a_command_that_uses_up_its_limit_is_told_so_without_any_memory_left(
+    tmp_path: Path,
+) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", _FULL, "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == ExitCode.UNSAFE, done.stderr
+    assert "There is not enough address space for this command: the limit is" in done.stderr
+    assert json.loads(done.stdout)["error"]["class"] == "LimitTooLow"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -14,9 +16,11 @@ from typing import Any
 import pytest
 
 from ttf.errors import TtfError
+from ttf.machine.memory import limits
 from ttf.machine.memory._darwin import DarwinTree
 from ttf.machine.memory.limits import limit_in_force
 from ttf.machine.memory.sampler import MemorySampler
+from ttf.machine.memory.too_little import too_little_memory
 from ttf.machine.memory.tree import TreeMemory
 from ttf.machine.memory.watch import tree_reader
 
@@ -153,3 +157,38 @@ def test_a_folder_that_takes_no_lines_is_remembered_and_sampling_goes_on(tmp_pat
     assert isinstance(sampler.failure, FileNotFoundError)
     assert sampler.peak_bytes > 0
     assert not isinstance(sampler.failure, TtfError)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "not enough memory for this command"),
+        (ImportError("libx.so: failed to map segment from shared object"), "to load"),
+        (SystemError("<function _find_and_load> returned NULL without setting an excep"), None),
+        (SystemError("_find_and_load returned NULL without setting an exception"), "to load"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
+        (RuntimeError("can't start new thread"), "not enough memory"),
+        (ImportError("cannot allocate memory in static TLS block"), None),
+        (ImportError("cannot import name 'x'"), None),
+        (ValueError("out of memory"), None),
+    ],
+    ids=str,
+)
+def test_what_too_little_memory_causes_is_told_only_under_a_limit(
+    error: Exception, said: str | None
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    physical = limits.physical_bytes()
+    grouped = any(limit.bytes < physical for _, limit in limits.group_limits())
+    if not grouped and before[0] == resource.RLIM_INFINITY:
+        assert too_little_memory(error) is None
+    resource.setrlimit(resource.RLIMIT_DATA, (1 << 45, before[1]))
+    try:
+        told = too_little_memory(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    if said is None:
+        assert told is None
+    else:
+        assert told is not None and said in str(told) and told.exit_code == 6
+        assert grouped or "RLIMIT_DATA" in str(told)
