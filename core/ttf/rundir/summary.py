@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from ttf.errors import ExitCode, StorageError, Told
+from ttf.errors import DataChanged, ExitCode, StorageError, Told
 from ttf.rundir.calibration_facts import calibration_facts, shown
 from ttf.rundir.checkpoint_document import CheckpointManifest
 from ttf.rundir.confined import found_json
@@ -54,10 +54,19 @@ class Ending:
     exit_code: int = ExitCode.OUR_FAULT
     problem: str = ""
     hint: str = ""  # What the user can do about it.
+    deviation: str = ""  # Why nobody can say that the numbers are exact.
 
     @classmethod
     def of(cls, error: Told, status: str = "failed") -> Self:
-        return cls(status=status, exit_code=error.exit_code, problem=str(error), hint=error.hint)
+        # A resume that finds the original data again goes on from its checkpoint, which is exact.
+        changed = isinstance(error, DataChanged)
+        return cls(
+            status=status,
+            exit_code=error.exit_code,
+            problem=str(error),
+            hint=error.hint,
+            deviation="the run ended because its data had changed" if changed else "",
+        )
 
 
 def summarize(
@@ -71,7 +80,8 @@ def summarize(
 ) -> Summary:
     """`known`: what does not depend on the end, see `ttf.training.recorder.summary_facts`. `model`:
     its folder, which may be newer than the checkpoint that `known` comes from."""
-    differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations]))
+    differ = list(dict.fromkeys([*known.get("deviations", ()), *deviations, ending.deviation]))
+    differ = [text for text in differ if text]
     return {
         "status": ending.status,
         "exit_code": int(ending.exit_code),

@@ -38,6 +38,8 @@ def interrupted(place: FaultyPlace, change: Callable[[], object]) -> Ended:
     assert ended.code == 3
     assert newest_step(ended.run / "checkpoints") == 10
     assert ended.summary["restarts"] == 0
+    assert ended.summary["exact"] is False
+    assert ended.summary["deviations"] == ["the run ended because its data had changed"]
     return ended
 
 
@@ -59,6 +61,7 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_named(
     os.utime(pairs, ns=(times.st_atime_ns, times.st_mtime_ns))
     done = place.resume(ended.run).wait()
     assert (done.code, done.digest) == (0, reference.digest), done.err
+    assert done.summary["exact"] is True
 
 
 def test_a_bank_that_is_rewritten_in_place_is_named(
