@@ -21,6 +21,9 @@ from ttf.text.terminal import Part, echo, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import TextIO
+
+    from ttf.text.terminal import Text
 
 # Name and one line of help; the code is the object `command` of `ttf.commands.<name>`.
 COMMANDS: dict[str, str] = {
@@ -188,7 +191,7 @@ def run(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _report("Interrupted", "interrupted", "", ExitCode.INTERRUPTED, as_json)
     except click.exceptions.NoArgsIsHelpError as usage:
-        echo(usage.format_message(), err=True)
+        _say(usage.format_message(), err=True)
         return int(ExitCode.USAGE)
     except click.ClickException as usage:
         context = getattr(usage, "ctx", None)
@@ -250,16 +253,24 @@ def _report(
     problems: Sequence[str] = (),
     details: Mapping[str, Any] | None = None,
 ) -> int:
-    echo(line_of(Part("error:", "bold red"), f" {message}"), err=True)
+    _say(line_of(Part("error:", "bold red"), f" {message}"), err=True)
     if hint:
-        echo(line_of(Part("hint:", "bold"), f" {hint}"), err=True)
+        _say(line_of(Part("hint:", "bold"), f" {hint}"), err=True)
     if as_json:
         import json
 
         fields = {"class": kind, "message": message, "problems": list(problems), "hint": hint}
         document = {"error": {**fields, "exit_code": int(code)}, **(details or {})}
-        echo(json.dumps(document, indent=2))
+        _say(json.dumps(document, indent=2))
     return int(code)
+
+
+def _say(text: Text, *, err: bool = False) -> None:
+    # The exit code of an error does not depend on whether its message can be printed.
+    try:
+        echo(text, err=err)
+    except OSError:
+        _silence(sys.stderr if err else sys.stdout)
 
 
 def _report_told(error: Told, as_json: bool) -> int:
@@ -352,8 +363,12 @@ def _reader_is_gone() -> bool:
 
 def _leave_quietly() -> int:
     # Else the interpreter's own flush at exit complains about the missing reader.
-    null = os.open(os.devnull, os.O_WRONLY)
     for stream in filter(None, (sys.stdout, sys.stderr)):
-        os.dup2(null, stream.fileno())
-    os.close(null)
+        _silence(stream)
     return _READER_GONE
+
+
+def _silence(stream: TextIO) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

@@ -222,11 +222,11 @@ def storage_error(error: OSError, what: str) -> StorageError:
     import errno
 
     hints = {
-        errno.ENOSPC: "Free some space, or use --out to choose another folder.",
+        errno.ENOSPC: "Free some space, or choose another folder.",
         errno.EDQUOT: "Your disk quota is full. Free some space, or choose another folder.",
-        errno.EROFS: "The file system is read-only. Use --out to choose another folder.",
-        errno.EACCES: "You have no write permission there. Use --out to choose another folder.",
-        errno.EPERM: "You have no write permission there. Use --out to choose another folder.",
+        errno.EROFS: "The file system is read-only. Make it writable, or use another folder.",
+        errno.EACCES: "You have no write permission there. Get it, or use another folder.",
+        errno.EPERM: "You have no write permission there. Get it, or use another folder.",
         errno.EIO: "The disk reported an input/output error. Check the disk before you use it again.",
     }
     reason = error.strerror or type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +45,7 @@ def text_of(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"Could not read {path}: {error.strerror}.") from error
     try:
-        return data.decode()
+        return data.removeprefix(codecs.BOM_UTF8).decode()  # some editors write this mark first
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} is not valid {'YAML' if _is_yaml(path) else 'TOML'}: byte {error.start} is not UTF-8 text.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -46,6 +47,27 @@ def test_a_full_disk_behind_standard_output_is_a_storage_error() -> None:
         )
     assert done.returncode == ExitCode.STORAGE
     assert b"No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["data", "inspect", "gone.npz"], ["no-command"]])
+@pytest.mark.parametrize("where", ["2>/dev/full", ">/dev/full", ">/dev/full 2>&1"])
+def test_the_exit_code_of_an_error_does_not_depend_on_who_can_be_told(
+    words: list[str], where: str
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" --json {where}', "sh", sys.executable, "-m", "ttf", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    code = ExitCode.BAD_DATA if words[0] == "data" else ExitCode.USAGE
+    assert done.returncode == code, done.stderr
+    if where == "2>/dev/full":
+        assert json.loads(done.stdout)["error"]["exit_code"] == code
+    assert "Traceback" not in done.stderr
 
 
 def test_python_m_ttf_is_ttf(run_ttf: RunTtf) -> None:

@@ -120,6 +120,14 @@ def test_a_wrong_value_of_an_own_key_is_no_reason_to_convert_the_file(tmp_path: 
         assert "config explain train.batch_size" in caught.value.hint
 
 
+@pytest.mark.parametrize("name", ["run.toml", "run.yaml"])
+def test_the_byte_order_mark_of_an_editor_is_no_part_of_the_file(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    text = "[train]\nseed = 7\n" if name.endswith("toml") else "train:\n  seed: 7\n"
+    file.write_text(text, encoding="utf-8-sig")
+    assert resolve(file).config.train.seed == 7
+
+
 def test_no_toml_names_file_line_and_column(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("[train]\nlr = = 3\n")

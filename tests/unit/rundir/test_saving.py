@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tests.conftest import wait_until
 from tests.kit.recorded_disk import recorded
 from tests.kit.small_run import begin, recovered, snapshot
 
-from ttf.errors import StorageError
+from ttf.errors import StorageError, storage_error
 from ttf.rundir import durable, verified_folders
 from ttf.rundir.failpoints import Failpoint
 from ttf.rundir.flight_record import FlightRecorder
@@ -186,7 +187,7 @@ def test_without_patience_the_first_failure_ends_the_run_and_says_how_to_go_on(
     for part in ("No checkpoint could be written since", "No space left", "step 7 is intact"):
         assert part in str(error)
     assert (
-        error.hint == f"Free some space, or use --out to choose another folder. Then continue "
+        error.hint == f"Free some space, or choose another folder. Then continue "
         f"the run: ttf resume {root}"
     )
 
@@ -373,3 +374,9 @@ def test_large_tensors_are_cut_and_come_back_whole(
         assert torch.equal(found[name], tensor)
     parts[2].unlink()
     assert parts[2].name in verified_folders.problem_with(path)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC])
+def test_the_hint_of_a_failed_write_names_no_option_that_its_command_may_lack(code: int) -> None:
+    hint = storage_error(OSError(code, os.strerror(code)), "run").hint
+    assert "another folder" in hint and "--" not in hint
