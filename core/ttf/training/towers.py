@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from ttf.errors import (
     BadData,
     ConfigError,
     DataMissing,
+    EntryRefused,
     PluginUnavailable,
     UnknownName,
 )
@@ -256,10 +258,27 @@ def refuse_larger(query: TowerSpec, doc: TowerSpec, saved_bytes: int, what: str)
         )
 
 
+def check_init(path: Path) -> None:
+    """Whether `--init` names a file of weights; reads its header. Raises DataMissing, BadData."""
+    hint = "Use the model/model.safetensors of a finished run."
+    try:
+        with open_named(path) as file:
+            length = int.from_bytes(file.read(8), "little")
+            begins = file.read(1)
+            whole = os.fstat(file.fileno()).st_size >= 8 + length
+    except FileNotFoundError:
+        raise DataMissing(f"--init {path}: there is no such file.", hint=hint) from None
+    except EntryRefused as error:
+        raise BadData(f"--init {error}", hint=hint) from None
+    except OSError as error:
+        raise BadData(f"--init {path} could not be read: {error.strerror}.", hint=hint) from error
+    if not whole or begins != b"{":
+        raise BadData(f"--init {path} is not a readable safetensors file.", hint=hint)
+
+
 def start_from(model: TwoTower, path: Path) -> None:
     """Loads `--init` weights; every name and shape must fit."""
-    if not path.is_file():
-        raise DataMissing(f"--init {path}: there is no such file.")
+    check_init(path)
     try:
         tensors = _tensors(path)
     except SafetensorError as error:

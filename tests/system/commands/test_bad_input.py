@@ -122,6 +122,10 @@ def robbed(folder: Path) -> None:
     (folder / "old" / "manifest.json").write_text("{}")
 
 
+def pipe(name: str) -> Change:
+    return lambda folder: os.mkfifo(folder / name)
+
+
 def nothing(folder: Path) -> None:
     """Only the good files."""
 
@@ -231,6 +235,14 @@ ROWS = [
         (*TRAINS, "--init", "w.safetensors"), 3, ("w.safetensors",)),
     Row("weights to start from that are none", content("w.safetensors", b"not weights at all"),
         (*TRAINS, "--init", "w.safetensors"), 3, ("w.safetensors",)),
+    Row("weights to start from that are a pipe", pipe("w.safetensors"),
+        (*TRAINS, "--init", "w.safetensors"), 3, ("w.safetensors", "pipe")),
+    Row("weights to start from that are a folder", nothing,
+        (*TRAINS, "--init", "."), 3, ("--init ", "is a folder")),
+    Row("a plan with weights that are not there", nothing,
+        (*TRAINS, "--init", "w.safetensors", "--plan"), 3, ("w.safetensors", "no such file")),
+    Row("a plan with weights that are none", content("w.safetensors", b"not weights at all"),
+        (*TRAINS, "--init", "w.safetensors", "--plan"), 3, ("w.safetensors", "safetensors file")),
     data("empty file", content("pairs.npz", b""), "pairs.npz"),
     data("no zip file", content("pairs.npz", b"X_train" * 100), "pairs.npz"),
     data("half a file", cut("pairs.npz", 0.5), "pairs.npz"),

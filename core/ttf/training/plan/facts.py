@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ttf.config.resolve import Resolved
 from ttf.config.schema import DataConfig
 from ttf.contracts import DevicePolicy, VectorSource
@@ -12,10 +14,14 @@ from ttf.host.plugins import open_store
 from ttf.machine.memory.limits import limit_in_force
 from ttf.training.auto_settings import decide
 from ttf.training.plan import ArrayFacts, Plan, plan_of
+from ttf.training.towers import check_init
 
 
 def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
     """Reads headers and positives; builds no tower and writes nothing."""
+    init = resolved.config.train.init
+    if init is not None:
+        check_init(Path(init))
     with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         decided = decide(resolved, data, policy)
         data.notes += look(data)
