@@ -295,6 +295,7 @@ class InputState(TypedDict):
     mtime_ns: int  # of the newest file
     fingerprint: str
     times: NotRequired[str]  # digest of inodes and times of all files
+    cut: NotRequired[bool]  # there are more files than were looked at
 
 
 class DataFacts(TypedDict, total=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from ttf.errors import DataChanged
 from ttf.host.plugins import open_store
-from ttf.incidents.inputs import InputFile, changes, look_at, noted, refuse_changed
+from ttf.incidents.inputs import InputFile, _state, changes, look_at, noted, refuse_changed
+from ttf.rundir.documents import InputState
 
 
 @pytest.fixture
@@ -124,3 +126,34 @@ def test_content_that_no_checksum_covers_is_said_to_be_unknown(tmp_path: Path) -
     assert len(said) == 1 and "reads the whole file once" in said[0]
     for store in stores:
         store.close()
+
+
+def test_a_chunk_among_very_many_is_compared_or_said_not_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ttf.incidents.inputs._MOST_FILES", 10)
+    monkeypatch.setattr("ttf.incidents.inputs._MOST_COMPARED", 40)
+    folder = tmp_path / "set"
+    folder.mkdir()
+    np.save(folder / "a.npy", np.zeros((4, 4), np.float32))
+
+    def add(numbers: range) -> None:
+        for number in numbers:
+            (folder / f"chunk{number}").touch()
+
+    add(range(10, 40))
+    with contextlib.closing(open_store(str(folder))) as store:
+        before = noted([store])
+        assert refuse_changed(before, [store], pytest.fail) == []
+        os.utime(folder / "chunk39", (1e9, 1e9))
+        [touched] = refuse_changed(before, [store], pytest.fail)
+        assert "was written to or replaced" in touched
+        seen = _state(folder, 10)
+        # What a version noted that looked at fewer files.
+        earlier = InputState(
+            bytes=seen["bytes"], mtime_ns=seen["mtime_ns"], fingerprint=seen["fingerprint"]
+        )
+        [cut] = refuse_changed({str(folder): earlier}, [store], pytest.fail)
+        add(range(40, 60))
+        [many] = refuse_changed(noted([store]), [store], pytest.fail)
+        assert cut == many and f"{folder} has more files than ttf looks at" in many
