@@ -49,6 +49,7 @@ COMMANDS: dict[str, str] = {
     "plugins": "List the installed plugins and their options.",
     "completion": "Print the completion script for your shell.",
 }
+_LOAD_TORCH = frozenset({"train", "resume", "calibrate", "eval", "search", "mine", "bench", "tune"})
 _IS_FULL = distribution.NAME == distribution.FULL
 # Those that twotower-guard has; `ab` and `bisect` compare and examine commands there.
 _OF_THE_CRASH_SIDE = frozenset(
@@ -222,6 +223,10 @@ def _invoke(argv: list[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(cli, {}, "ttf", "_TTF_COMPLETE", instruction)
+    if argv and argv[0] in _LOAD_TORCH and not {"-h", "--help"} & set(argv):
+        from ttf.process.limits import ensure_addresses
+
+        ensure_addresses()
     with cli.make_context("ttf", argv, color=color()) as ctx:
         result = cli.invoke(ctx)
     return result if isinstance(result, int) else int(ExitCode.DONE)

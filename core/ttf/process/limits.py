@@ -11,6 +11,7 @@ from typing import Final
 
 from ttf.errors import LimitTooLow
 from ttf.process import platform
+from ttf.text.numbers import size
 
 # The trainer of a small run has 30 open; libraries that it loads open some more.
 FILES: Final = 64
@@ -18,6 +19,9 @@ FILES: Final = 64
 _FILES_WANTED: Final = 1024
 # Supervisor, trainer, miner's worker, their keepers and threads; without those that compute.
 _TASKS: Final = 14
+# With 676 MB of address space every command that loads torch 2.13 failed on Linux x86-64, often
+# natively: OpenBLAS ends or interrupts the process, torch aborts. The smallest worked with 717 MB.
+_ADDRESSES: Final = 680 * 10**6
 # A higher limit is not looked at: counting a user's threads takes a while on a large machine.
 _MANY_TASKS: Final = 4096
 
@@ -46,6 +50,17 @@ def ensure_tasks(threads: int) -> None:
             f"A run needs {needed} processes and threads, and this user may start "
             f"{max(0, limit - used)} more: the limit is {limit} (ulimit -u), {used} exist.",
             hint="Raise the limit, e.g. ulimit -u 4096, or end other programs of this user.",
+        )
+
+
+def ensure_addresses() -> None:
+    """Raises LimitTooLow if torch cannot be loaded in the address space of this process."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if platform.LINUX and 0 <= limit < _ADDRESSES:
+        raise LimitTooLow(
+            f"There is not enough address space to load torch: the limit is {size(limit)} "
+            "(RLIMIT_AS).",
+            hint="Raise the limit, e.g. ulimit -v unlimited.",
         )
 
 

@@ -21,6 +21,7 @@ _SAID: Final = (
     "out of memory",
     "std::bad_alloc",
     "returned null without setting an exception",
+    "error return without exception set",
     "can't start new thread",
 )
 _LIBRARIES: Final = ("torch", "numpy", "pydantic", "zarr", "psutil")
