@@ -7,6 +7,7 @@ import array
 import contextlib
 import os
 import struct
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ class Departures:
 
     def __init__(self) -> None:
         self.ended: dict[int, int] = {}  # by process: the return code as of Popen
+        self.seen_at: dict[int, float] = {}  # of the same: the Unix time of the look that saw it
         self._watched: dict[int, int] = {}
 
     def watch(self, pids: Iterable[int]) -> None:
@@ -49,6 +51,7 @@ class Departures:
                 continue
             if status is not None:
                 self.ended[pid] = os.waitstatus_to_exitcode(status)
+                self.seen_at[pid] = time.time()
             os.close(self._watched.pop(pid))
 
     def close(self) -> None:

@@ -17,9 +17,24 @@ _RECENT_S: Final = 10.0
 MOST_HIDDEN: Final = 8
 
 
-def hidden(ends: Sequence[PythonEnd], command: int) -> list[PythonEnd]:
-    """Crashes below a command that ended with 0. An exception of a helper may be on purpose."""
+# A reader such as `head` had enough, or the user ended it.
+_NO_FAILURE: Final = frozenset({"BrokenPipeError", "KeyboardInterrupt"})
+
+
+def crashes_below(ends: Sequence[PythonEnd], command: int) -> list[PythonEnd]:
+    """Behind exit code 0, each of them is a hidden death."""
     return [end for end in ends if end.signum is not None and end.pid != command][-MOST_HIDDEN:]
+
+
+def exceptions_below(ends: Sequence[PythonEnd], command: int) -> list[PythonEnd]:
+    """Behind exit code 0, only a refused allocation is a death: a helper may fail on purpose."""
+    return [end for end in ends if end.signum is None and end.pid != command][-MOST_HIDDEN:]
+
+
+def hidden_exception(ends: Sequence[PythonEnd], command: int) -> str:
+    """The class of the newest exception of a main program below a command that ended with 0."""
+    raised = [end.uncaught for end in ends if end.main and end.pid != command]
+    return next((name for name in reversed(raised) if name not in _NO_FAILURE), "")
 
 
 def to_blame(

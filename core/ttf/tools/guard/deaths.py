@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Final
 
 from ttf.incidents.backtrace import NativeStacks
+from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, KilledByUs, ProcessEnd
 from ttf.incidents.disks import full_disks
 from ttf.incidents.facts import signal_name
 from ttf.incidents.gather import TAIL_BYTES, Witness, native_library
 from ttf.machine.memory.watch import MemoryCurve
 from ttf.text.shell import quoted
-from ttf.tools.guard.blame import hidden, to_blame
+from ttf.tools.guard.blame import crashes_below, exceptions_below, hidden_exception, to_blame
 from ttf.tools.guard.pythons import PythonEnd, Pythons
 from ttf.tools.guard.stacks import Stacks
 
 _MOST_COMMAND: Final = 80
+# No helper fails like this on purpose.
+_REFUSED_MEMORY: Final = "alloc-failure"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,10 @@ class Ended:
     chosen: bool = False
     uncaught: str = ""  # class of the exception that ended its Python
     is_python: bool = False
+
+    @property
+    def unasked(self) -> bool:
+        return not self.killed and self.asked is None
 
     @property
     def failed(self) -> bool:
@@ -67,14 +74,19 @@ class DeathsOfCommand:
     def _deaths(self, ended: Ended, folders: Sequence[Path]) -> Iterator[Death]:
         if ended.at_keyboard:
             return
-        unasked = not ended.killed and ended.asked is None
-        ends = self.pythons.ends() if unasked and ended.returncode >= 0 else []
-        below = hidden(ends, self.pid) if ended.returncode == 0 else []
-        if not (ended.failed or ended.vanished or below):
+        ends = self.pythons.ends() if ended.unasked and ended.returncode >= 0 else []
+        behind_0 = ends if ended.returncode == 0 else []
+        crashes = crashes_below(behind_0, self.pid)
+        exceptions = exceptions_below(behind_0, self.pid)
+        if not (ended.failed or ended.vanished or crashes or exceptions):
             return
         own = self._own(ended, folders)
-        for end in below:
+        for end in crashes:
             yield self._below(own, end, ended)
+        for end in exceptions:
+            death = self._below(own, end, ended)
+            if classify(death).name == _REFUSED_MEMORY:
+                yield death
         if ended.failed:
             blamed = to_blame(
                 ends,
@@ -86,6 +98,12 @@ class DeathsOfCommand:
             yield own if blamed is None else self._below(own, blamed, ended)
         elif ended.vanished:
             yield own
+
+    def hidden_exception(self, ended: Ended) -> str:
+        """The class of an exception that ended a main program, although the command ended with 0."""
+        if ended.is_python or ended.returncode or not ended.unasked:
+            return ""  # a Python knows how those ended that it started
+        return hidden_exception(self.pythons.ends(), self.pid)
 
     def _own(self, ended: Ended, folders: Sequence[Path]) -> Death:
         finished = ended.chosen and 0 < ended.returncode <= 128
@@ -133,6 +151,7 @@ class DeathsOfCommand:
         return replace(
             own,
             pid=end.pid,
+            age_s=end.age_s,
             signal=end.signum,
             exit_code=None if end.signum is not None else 1,
             stderr=stderr,

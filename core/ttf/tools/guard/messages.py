@@ -25,6 +25,11 @@ _STDERR: Final = 2
 _LIBRARY: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<")
 _FRAME: Final = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>[^\n]+)')
 
+NOT_AFTER_0: Final = (
+    "not restarted: the command ended with exit code 0, and only a failure of the command itself is "
+    "followed by a restart"
+)
+
 
 class Voice:
     def __init__(self) -> None:
@@ -83,6 +88,13 @@ def told(ended: Ended, finding: Finding, death: Death, evidence: Path | None) ->
     page = f"   ttf explain {finding.name}"
     if evidence is not None:
         yield f"Evidence: {evidence}{page}"
+
+
+def exception_behind_0(name: str) -> str:
+    return (
+        f"a process below the command ended with an uncaught {name}; exit code 0 hides it: in bash, "
+        "use `set -eo pipefail`"
+    )
 
 
 def own_frame(stacks: str) -> str:

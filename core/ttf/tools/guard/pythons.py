@@ -55,6 +55,9 @@ class PythonEnd:
     signum: int | None = None
     uncaught: str = ""  # class of the exception
     traceback: str = ""
+    age_s: float | None = None  # how long it lived; None: its start is unknown
+    # Neither forked nor started by another Python, which would know how it ended.
+    main: bool = False
 
 
 class Pythons:
@@ -124,25 +127,34 @@ class Pythons:
     def _end(self, pid: int, known: dict[int, int]) -> PythonEnd | None:
         signum = fatal_signal(self._stacks.of(pid))
         parent = known.get(pid, 0)
-        note, time = "stacks", 0.0
+        note, ended_at = "stacks", self._time("stacks", pid)
         if signum is None:
             seen = -self._departures.ended.get(pid, 0)
             # Who kills a process of its own knows it; a shell only says so.
             if seen in _FAULTS or (seen == signal.SIGKILL and parent not in known):
-                signum, note = seen, "start"
+                signum, note, ended_at = seen, "start", self._departures.seen_at[pid]
         if signum is not None:
             time = max(self._time(note, pid), self._said_at(pid))
-            return PythonEnd(pid=pid, parent=parent, time=time, signum=signum)
+            age_s = self._age_s(pid, ended_at)
+            return PythonEnd(pid=pid, parent=parent, time=time, signum=signum, age_s=age_s)
         how, _, traceback = self._text("end", pid).partition("\n")
         if not how.startswith(_UNCAUGHT):
             return None
+        time = self._time("end", pid)
         return PythonEnd(
             pid=pid,
             parent=parent,
-            time=self._time("end", pid),
+            time=time,
             uncaught=how.removeprefix(_UNCAUGHT),
             traceback=traceback,
+            age_s=self._age_s(pid, time),
+            main=pid in known and parent not in known,
         )
+
+    def _age_s(self, pid: int, ended_at: float) -> float | None:
+        # A forked process has no note of its start.
+        began = self._time("start", pid)
+        return max(0.0, ended_at - began) if began else None
 
     # --- what they said ---------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from ttf.tools.guard.command import NotStarted
 from ttf.tools.guard.deaths import Ended
 from ttf.tools.guard.environment import surroundings
 from ttf.tools.guard.folder import GuardFolder
-from ttf.tools.guard.messages import Voice, again, code_of, told
+from ttf.tools.guard.messages import NOT_AFTER_0, Voice, again, code_of, exception_behind_0, told
 from ttf.tools.guard.options import GuardOptions
 from ttf.tools.guard.running_command import ENDING, RunningCommand
 from ttf.tools.guard.stacks import Interpreter
@@ -126,7 +126,8 @@ class _Guard:
         self._interpreter = running.interpreter
         finding = None
         kept = self._folder.path
-        for death in running.deaths_of_command().deaths(ended, [] if kept is None else [kept]):
+        found = running.deaths_of_command()
+        for death in found.deaths(ended, [] if kept is None else [kept]):
             finding = _found(death)
             number = self._folder.incident(death, finding, self._stacks.all())
             listed = ListedIncident(
@@ -138,6 +139,12 @@ class _Guard:
             page = self._folder.keep() / "incidents" / number / "incident.md"
             text = told(ended, finding, death, page if number else None)
             self._voice(*text, at_line_start=running.relay.at_line_start)
+        name = found.hidden_exception(ended) if finding is None else ""
+        if name:
+            self._voice(exception_behind_0(name), at_line_start=running.relay.at_line_start)
+        told_of = finding is not None or bool(name)
+        if told_of and ended.unasked and not ended.failed and self._options.most_restarts:
+            self._voice(NOT_AFTER_0)
         if stderr and self._folder.path is not None:
             self._folder.stderr(stderr, running.pid)
         return finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,52 @@ def test_an_exception_below_make_is_the_cause_and_one_below_a_success_is_none(
     guarded = start(["bash", "-c", f"{PYTHON} train.py 2> run.log || true"], "--out", "other")
     assert guarded.wait() == 0
     assert summary(tmp_path / "other")["incidents"] == []
+
+
+REFUSED = """
+try:
+    held = bytearray(10**9)
+except MemoryError as error:
+    TELL
+"""
+"""TELL is the way in which the script tells it."""
+TORCH_SAYS = "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"
+
+
+@pytest.mark.parametrize("tell", ["raise", f'raise RuntimeError("{TORCH_SAYS}") from None'])
+def test_memory_that_was_refused_is_an_incident_though_a_pipeline_hid_it(
+    start: Start, tmp_path: Path, tell: str
+) -> None:
+    _script(tmp_path, REFUSED.replace("TELL", tell))
+    line = f"sleep 1; ulimit -v 900000; {PYTHON} train.py 2>&1 | tee run.log"
+    guarded = start(["bash", "-c", line], "--out", "watch", "--restarts", "1")
+    assert guarded.wait() == 0
+    document = summary(tmp_path / "watch")
+    assert (document["status"], document["hidden"]) == ("finished", ["001"])
+    found = incident(tmp_path / "watch")
+    assert (found["class"], found["hidden"], found["certain"]) == ("alloc-failure", True, False)
+    assert found["age_s"] < document["wall_s"] - 0.9
+    assert "not restarted: the command ended with exit code 0" in ours(guarded.err)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{python} train.py 2>&1 | tee run.log", "ended with an uncaught ValueError"),
+        ("{python} -c 'while True: print(1)' | head -n 1", ""),
+        ("{python} -c 'import os; os.system(\"{python} train.py\")'", ""),
+    ],
+    ids=["a pipeline", "its reader had enough", "a Python that knows it"],
+)
+def test_an_exception_behind_exit_code_0_is_one_line(
+    start: Start, tmp_path: Path, line: str, told: str
+) -> None:
+    _script(tmp_path, NAN)
+    words = shlex.split(line.format(python=PYTHON)) if "os.system" in line else None
+    guarded = start(words or ["bash", "-c", line.format(python=PYTHON)], "--out", "watch")
+    assert guarded.wait() == 0
+    assert summary(tmp_path / "watch")["incidents"] == []
+    assert told in ours(guarded.err) and bool(ours(guarded.err)) is bool(told)
 
 
 def test_the_last_line_before_an_abort_is_kept_though_nobody_flushed_it(
