@@ -29,6 +29,7 @@ _LONGEST: Final = 300
 # Classes of an end without a message.
 _SAYS_NO_CAUSE: Final = ("unknown", "abort")
 NATIVE_STACK: Final = "native stack"
+LIMIT: Final = "limit of the process"
 _LONGEST_ERROR: Final = 1000
 _NAMES: Final = {
     "trainer": "the trainer",
@@ -299,10 +300,15 @@ def _memory_lines(facts: DeathFacts) -> Iterator[Evidence]:
     if death.oom_source:
         rose = f"increased by {death.oom_kills}" if death.oom_kills else "did not increase"
         yield Evidence(source=death.oom_source, text=f"the counter of OOM kills {rose}")
+    if death.own_limit:
+        yield Evidence(
+            source=LIMIT, text=f"process {death.pid} could get at most {death.own_limit}"
+        )
     if death.memory:
         last, most = death.memory[-1], max(point.held for point in death.memory)
-        limit = f" of {size(last.limit)}" if last.limit else ""
-        source = f" ({death.limit_source})" if last.limit and death.limit_source else ""
+        limited = last.limit and not death.own_limit  # that is the one that matters
+        limit = f" of {size(last.limit)}" if limited else ""
+        source = f" ({death.limit_source})" if limited and death.limit_source else ""
         yield Evidence(
             source="memory.csv",
             text=(

@@ -165,7 +165,9 @@ class DeathFacts:
             yield "oom-counted"
         if MACHINE in death.oom_source:
             yield "oom-machine-wide"
-        shares = [point.held / point.limit for point in death.memory if point.limit]
+        # What is measured is not what the system compares with a limit of the process itself.
+        points = () if death.own_limit else death.memory
+        shares = [point.held / point.limit for point in points if point.limit]
         if shares and shares[-1] >= NEAR_LIMIT:
             yield "near-limit"
         if shares and max(shares) < FAR_FROM_LIMIT:

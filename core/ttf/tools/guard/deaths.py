@@ -15,6 +15,7 @@ from ttf.incidents.disks import full_disks
 from ttf.incidents.facts import signal_name
 from ttf.incidents.gather import TAIL_BYTES, Witness, native_library
 from ttf.machine.memory.watch import MemoryCurve
+from ttf.text.numbers import size
 from ttf.text.shell import quoted
 from ttf.tools.guard.blame import crashes_below, exceptions_below, hidden_exception, to_blame
 from ttf.tools.guard.pythons import PythonEnd, Pythons
@@ -22,7 +23,8 @@ from ttf.tools.guard.stacks import Stacks
 
 _MOST_COMMAND: Final = 80
 # No helper fails like this on purpose.
-_REFUSED_MEMORY: Final = "alloc-failure"
+REFUSED_MEMORY: Final = "alloc-failure"
+_ULIMIT: Final = {"RLIMIT_AS": "ulimit -v", "RLIMIT_DATA": "ulimit -d"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,7 @@ class DeathsOfCommand:
             yield self._below(own, end, ended)
         for end in exceptions:
             death = self._below(own, end, ended)
-            if classify(death).name == _REFUSED_MEMORY:
+            if classify(death).name == REFUSED_MEMORY:
                 yield death
         if ended.failed:
             blamed = to_blame(
@@ -119,7 +121,14 @@ class DeathsOfCommand:
             folders=(*folders, *self._folders_named(), *full_disks()),
             dump=self._own_dump(ended),
         )
-        return replace(self.witness.death(end), stdout=_text(out))
+        death = self.witness.death(end)
+        return replace(death, stdout=_text(out), own_limit=self._own_limit(self.pid))
+
+    def _own_limit(self, pid: int) -> str:
+        limit = self.pythons.limit_of(pid)
+        if limit is None or limit.bytes >= self.curve.limit.bytes:
+            return ""
+        return f"{size(limit.bytes)} ({limit.source}, {_ULIMIT[limit.source]})"
 
     def _words_of_command(self, ended: Ended) -> tuple[bytes, bytes]:
         # A shell says little itself: the Python below it that spoke last.
@@ -152,6 +161,7 @@ class DeathsOfCommand:
             own,
             pid=end.pid,
             age_s=end.age_s,
+            own_limit=self._own_limit(end.pid),
             signal=end.signum,
             exit_code=None if end.signum is not None else 1,
             stderr=stderr,

@@ -12,17 +12,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.classify import NATIVE_STACK
+from ttf.incidents.classify import LIMIT, NATIVE_STACK
 from ttf.incidents.death import Death, Finding
-from ttf.incidents.facts import crashing_frame, signal_name
+from ttf.incidents.facts import DeathFacts, crashing_frame, signal_name
+from ttf.process import platform
 from ttf.text.numbers import duration
 from ttf.text.terminal import Part, painted, visible, wants_colour, wrapped
-from ttf.tools.guard.deaths import Ended
+from ttf.tools.guard.deaths import REFUSED_MEMORY, Ended
 
 PREFIX: Final = "ttf guard:"
 _WIDEST: Final = 100
 _STDERR: Final = 2
 _LIBRARY: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<")
+_RAISED: Final = re.compile(
+    r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>[^\n]+)', re.MULTILINE
+)
+# Sources of the evidence that quotes the process.
+_WORDS: Final = ("stderr:", "stdout:", "error report")
+# Of the others, the message or the file says more than the function.
+_NATIVE: Final = ("segfault", "abort", "illegal-instruction", "heap-corruption")
 _FRAME: Final = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>[^\n]+)')
 
 NOT_AFTER_0: Final = (
@@ -82,12 +90,28 @@ def told(ended: Ended, finding: Finding, death: Death, evidence: Path | None) ->
             yield f"{piece.text}{own_frame(stacks)}"
         if piece.source == NATIVE_STACK:
             yield piece.text
+    yield from refused_memory(finding, death)
     advice = [r.text for r in finding.remedies if stacks.strip() or "the stacks in" not in r.text]
     if advice:
         yield f"What may help: {' '.join(advice[:2])}"
+    if finding.name in _NATIVE and death.backtrace is None and platform.LINUX:
+        yield "To see the native function that crashed: ttf guard --core"
     page = f"   ttf explain {finding.name}"
     if evidence is not None:
         yield f"Evidence: {evidence}{page}"
+
+
+def refused_memory(finding: Finding, death: Death) -> Iterator[str]:
+    """The words of a refused allocation, where Python was, and the limit, as far as known."""
+    if finding.name != REFUSED_MEMORY:
+        return
+    said = [e.text for e in finding.evidence if e.source.startswith(_WORDS)]
+    frames = list(_RAISED.finditer(DeathFacts(death).areas["words"]))
+    own = [frame for frame in frames if not _LIBRARY.search(frame["file"])] or frames
+    where = f", at {own[-1]['file']}:{own[-1]['line']} in {own[-1]['function']}" if own else ""
+    if said:
+        yield f"The message: {said[0]}{where}"
+    yield from (f"The limit: {e.text}" for e in finding.evidence if e.source == LIMIT)
 
 
 def exception_behind_0(name: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ttf.incidents.facts import fatal_signal
+from ttf.machine.memory.limits import Limit, rlimits
 from ttf.process.departures import Departures
 from ttf.tools.guard.outputs import LogFile, PipeReaders, all_processes, named_log
 from ttf.tools.guard.stacks import Stacks
@@ -71,6 +72,7 @@ class Pythons:
         self._departures = Departures()
         self._readers = PipeReaders()
         self._searches = 0
+        self._limits: dict[int, Limit | None] = {}
         with contextlib.suppress(FileExistsError):
             os.mkfifo(stacks.folder / "started")
         # For writing too: else it would be at its end whenever no process has it open.
@@ -86,6 +88,7 @@ class Pythons:
         """`pids`: the living processes of the command. Cheap once every pipe has a known file."""
         pids = list(pids)
         known = self._known()
+        self._look_at_limits(pid for pid in pids if pid in known)
         self._departures.watch(pid for pid in pids if pid in known)
         self._departures.look()
         wanted = {t.inode for pid in pids for t in self._pipes(pid) if not self._logs(t)}
@@ -98,12 +101,22 @@ class Pythons:
             others = [pid for pid in all_processes() if pid not in mine]
             self._readers.look(others, strangers=True)
 
+    def _look_at_limits(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                self._limits[pid] = min(rlimits(pid), default=None)
+
+    def limit_of(self, pid: int) -> Limit | None:
+        """Its own, as last seen while it lived: a script may lower it at any time."""
+        return self._limits.get(pid)
+
     def tidy(self, alive: Iterable[int]) -> None:
         """Forgets most of those that ended in order: a build may start thousands."""
         living = set(alive)
         ended = [pid for pid in self._known() if pid not in living]
         in_order = [pid for pid in ended if self._stacks.ended(pid) == "in order"]
         for pid in in_order[:-_KEPT_ENDED]:
+            self._limits.pop(pid, None)
             for path in self._stacks.folder.glob(f"*-{pid}[-.]*"):
                 path.unlink(missing_ok=True)
 

@@ -67,6 +67,7 @@ def test_a_crash_that_a_pipeline_hid_is_an_incident_of_a_command_that_finished(
     found = incident(tmp_path / "watch")
     assert (found["class"], found["hidden"]) == ("segfault", True)
     assert "a pipeline or a script hid this death" in ours(guarded.err)
+    assert "To see the native function that crashed: ttf guard --core" in ours(guarded.err)
     assert "the last line" in _said(tmp_path / "watch")
 
 
@@ -124,6 +125,22 @@ def test_memory_that_was_refused_is_an_incident_though_a_pipeline_hid_it(
     assert (found["class"], found["hidden"], found["certain"]) == ("alloc-failure", True, False)
     assert found["age_s"] < document["wall_s"] - 0.9
     assert "not restarted: the command ended with exit code 0" in ours(guarded.err)
+
+
+def test_the_limit_that_a_script_sets_later_and_the_refused_line_are_told(
+    start: Start, tmp_path: Path
+) -> None:
+    _script(tmp_path, IS_WATCHED + REFUSED.replace("TELL", "raise"))
+    line = f"sleep 0.3; ulimit -v 900000; {PYTHON} train.py > run.log 2>&1"
+    guarded = start(["bash", "-c", line], "--out", "watch")
+    assert guarded.wait() == 1
+    told = ours(guarded.err)
+    lines = (tmp_path / "train.py").read_text().splitlines()
+    number = next(i for i, text in enumerate(lines, 1) if "bytearray" in text)
+    assert f"The message: MemoryError, at {tmp_path}/train.py:{number} in <module>" in told
+    assert "could get at most 922 MB (RLIMIT_AS, ulimit -v)" in told
+    texts = [evidence["text"] for evidence in incident(tmp_path / "watch")["evidence"]]
+    assert not any("physical memory" in text for text in texts)
 
 
 @pytest.mark.parametrize(
