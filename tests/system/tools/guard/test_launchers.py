@@ -56,7 +56,8 @@ def test_a_crash_that_a_pipeline_hid_is_an_incident_of_a_command_that_finished(
     start: Start, tmp_path: Path
 ) -> None:
     _script(tmp_path, WAITS_FOR_TEE + CRASH)
-    guarded = start(["bash", "-c", f"{PYTHON} train.py 2>&1 | tee run.log"], "--out", "watch")
+    line = f"sleep 0.5; {PYTHON} train.py 2>&1 | tee run.log"
+    guarded = start(["bash", "-c", line], "--out", "watch")
     assert guarded.wait() == 0
     document = summary(tmp_path / "watch")
     assert (document["status"], document["exit_code"], document["hidden"]) == (
@@ -66,6 +67,7 @@ def test_a_crash_that_a_pipeline_hid_is_an_incident_of_a_command_that_finished(
     )
     found = incident(tmp_path / "watch")
     assert (found["class"], found["hidden"]) == ("segfault", True)
+    assert found["age_s"] < document["wall_s"] - 0.4  # of the script, not of bash
     assert "a pipeline or a script hid this death" in ours(guarded.err)
     assert "To see the native function that crashed: ttf guard --core" in ours(guarded.err)
     assert "the last line" in _said(tmp_path / "watch")
@@ -182,10 +184,11 @@ def test_a_kill_is_told_though_only_a_shell_saw_it(start: Start, tmp_path: Path)
     if release < (6, 15):
         pytest.skip("before Linux 6.15 only its parent learns how a process ended")
     _script(tmp_path, IS_WATCHED + "os.kill(os.getpid(), 9)\n")
-    guarded = start(["bash", "-c", f"{PYTHON} train.py | cat"], "--out", "watch")
+    guarded = start(["bash", "-c", f"sleep 0.5; {PYTHON} train.py | cat"], "--out", "watch")
     assert guarded.wait() == 0
     found = incident(tmp_path / "watch")
     assert (found["class"], found["signal"], found["hidden"]) == ("killed", 9, True)
+    assert found["age_s"] < summary(tmp_path / "watch")["wall_s"] - 0.4
 
 
 HARNESS = """
