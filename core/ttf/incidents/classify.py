@@ -30,6 +30,7 @@ _LONGEST: Final = 300
 _SAYS_NO_CAUSE: Final = ("unknown", "abort")
 NATIVE_STACK: Final = "native stack"
 LIMIT: Final = "limit of the process"
+MEASURED: Final = "memory.csv"
 _LONGEST_ERROR: Final = 1000
 _NAMES: Final = {
     "trainer": "the trainer",
@@ -310,7 +311,7 @@ def _memory_lines(facts: DeathFacts) -> Iterator[Evidence]:
         limit = f" of {size(last.limit)}" if limited else ""
         source = f" ({death.limit_source})" if limited and death.limit_source else ""
         yield Evidence(
-            source="memory.csv",
+            source=MEASURED,
             text=(
                 f"memory at the last measurement: {size(last.held)}; maximum: "
                 f"{size(most)}{limit}{source}"

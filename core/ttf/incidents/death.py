@@ -122,7 +122,7 @@ class Death:
     oom_source: str = ""  # the counter, for example 'cgroup /job (memory.oom_control)'
     memory: tuple[MemoryPoint, ...] = ()
     limit_source: str = ""
-    # Of the process itself, if lower than the limit of `memory`: '900 MB (RLIMIT_AS, ulimit -v)'.
+    # Of the process itself, if no other is lower: '900 MB (RLIMIT_AS, ulimit -v)'.
     own_limit: str = ""
     changed_files: tuple[FileChange, ...] = ()
     # Free bytes by folder, of the run and of /dev/shm.

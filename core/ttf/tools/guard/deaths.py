@@ -126,7 +126,7 @@ class DeathsOfCommand:
 
     def _own_limit(self, pid: int) -> str:
         limit = self.pythons.limit_of(pid)
-        if limit is None or limit.bytes >= self.curve.limit.bytes:
+        if limit is None or limit.bytes > self.curve.limit.bytes:
             return ""
         return f"{size(limit.bytes)} ({limit.source}, {_ULIMIT[limit.source]})"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ttf.incidents.classify import LIMIT, NATIVE_STACK
+from ttf.incidents.classify import LIMIT, MEASURED, NATIVE_STACK
 from ttf.incidents.death import Death, Finding
 from ttf.incidents.facts import DeathFacts, crashing_frame, signal_name
 from ttf.process import platform
@@ -111,7 +111,11 @@ def refused_memory(finding: Finding, death: Death) -> Iterator[str]:
     where = f", at {own[-1]['file']}:{own[-1]['line']} in {own[-1]['function']}" if own else ""
     if said:
         yield f"The message: {said[0]}{where}"
-    yield from (f"The limit: {e.text}" for e in finding.evidence if e.source == LIMIT)
+    known = {e.source: e.text for e in finding.evidence}
+    if LIMIT in known:
+        yield f"The limit: {known[LIMIT]}"
+    elif MEASURED in known:
+        yield f"Of the command and all its processes: {known[MEASURED]}"
 
 
 def exception_behind_0(name: str) -> str:

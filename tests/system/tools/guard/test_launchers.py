@@ -129,11 +129,13 @@ def test_memory_that_was_refused_is_an_incident_though_a_pipeline_hid_it(
     assert "not restarted: the command ended with exit code 0" in ours(guarded.err)
 
 
-def test_the_limit_that_a_script_sets_later_and_the_refused_line_are_told(
-    start: Start, tmp_path: Path
+@pytest.mark.parametrize("when", ["at the start", "later"])
+def test_the_limit_of_a_script_and_the_line_that_was_refused_are_told(
+    start: Start, tmp_path: Path, when: str
 ) -> None:
     _script(tmp_path, IS_WATCHED + REFUSED.replace("TELL", "raise"))
-    line = f"sleep 0.3; ulimit -v 900000; {PYTHON} train.py > run.log 2>&1"
+    late = "" if when == "at the start" else "sleep 0.3; "
+    line = f"{late}ulimit -v 900000; {PYTHON} train.py > run.log 2>&1; exit 1"
     guarded = start(["bash", "-c", line], "--out", "watch")
     assert guarded.wait() == 1
     told = ours(guarded.err)
