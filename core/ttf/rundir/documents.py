@@ -7,7 +7,7 @@ Users' scripts rely on these keys.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NotRequired, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from ttf.rundir.calibration_facts import CalibrationSummary
 
@@ -288,14 +288,18 @@ class MemoryLine(TypedDict, total=False):
 # --- manifest.json, environment.json --------------------------------------------------------------
 
 
-class InputState(TypedDict):
-    """A container of vectors at the start of the run."""
-
+class _InputState(TypedDict):
     bytes: int
     mtime_ns: int  # of the newest file
     fingerprint: str
-    times: NotRequired[str]  # digest of inodes and times of all files
-    cut: NotRequired[bool]  # there are more files than were looked at
+
+
+# Not NotRequired: where annotations are strings, Python 3.11 takes such a key for a required one.
+class InputState(_InputState, total=False):
+    """A container of vectors at the start of the run."""
+
+    times: str  # digest of inodes and times of all files
+    cut: bool  # there are more files than were looked at
 
 
 class DataFacts(TypedDict, total=False):

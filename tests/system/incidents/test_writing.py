@@ -21,7 +21,7 @@ from ttf.rundir.incident_files import list_incidents
 
 KEYS = [
     *("class", "certain", "process", "signal", "exit_code", "phase", "step"),
-    *("evidence", "explanation", "remedies", "lost_steps", "time", "hidden"),
+    *("evidence", "explanation", "remedies", "lost_steps", "time", "hidden", "asked"),
     *("epoch", "batch_of_epoch", "micro_batch", "micro_batches", "boundary_share", "age_s"),
     *("trained_s", "since_mining_s", "since_mining_steps", "mined_for_steps", "memory_bytes"),
     *("device_allocated_bytes", "device_cached_bytes", "machine_available_bytes", "native_frames"),

@@ -150,7 +150,7 @@ import shutil, subprocess
 shutil.rmtree(ROOT)
 folder.mkdir(parents=True)
 subprocess.run(["mount", "-o", "remount,ro", "/mnt"], check=True)
-refused(lambda: RunFolder.new(ROOT), "/mnt/run", "Read-only", "--out")
+refused(lambda: RunFolder.new(ROOT), "/mnt/run", "Read-only", "use another folder")
 refused(lambda: RunFolder.new(ROOT / "deeper"), "/mnt/run/deeper", "Read-only")
 refused(lambda: RunFolder(ROOT).__enter__(), "Read-only")
 refused(lambda: save(ROOT / "checkpoints", state(1, 10)), "step-000000001", "Read-only")

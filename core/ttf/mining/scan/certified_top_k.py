@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import chain
 
@@ -24,6 +24,7 @@ from ttf.machine.gemm import is_float32, set_to, torch_threads
 from ttf.machine.processor import FirstPass
 from ttf.mining.scan.bf16_bank import HalfBank
 from ttf.mining.scan.error_bounds import as_rounded, asked
+from ttf.mining.scan.executors import executor
 from ttf.mining.scan.first_pass import Block, Scratch, offer
 from ttf.mining.scan.float32_rows import scan_one_by_one
 from ttf.mining.scan.found_pairs import PAIR_BYTES, Bounds, Found
@@ -147,7 +148,7 @@ class _Pass:
         with (
             set_to("medium" if is_float32("medium") else "highest"),
             torch_threads(self._threads // self._workers),
-            ThreadPoolExecutor(self._workers) as pool,
+            executor(self._workers, self._threads) as pool,
         ):
             self._pairs = list(pool.map(lambda tile: self._begun(tile, guess), self._tiles))
             self._read(blocks_of(self._bank.shape[0], guess))
@@ -166,7 +167,7 @@ class _Pass:
         dtype = torch.bfloat16 if self._half else torch.float32
         scratch = [Scratch(len(self._tiles[0]), dtype) for _ in range(self._workers)]
         with contextlib.ExitStack() as stack:
-            lines = [stack.enter_context(ThreadPoolExecutor(1)) for _ in scratch]
+            lines = [stack.enter_context(executor(1, self._threads)) for _ in scratch]
             under_way: deque[list[Future[None]]] = deque()
             for ids, rank in blocks:
                 block = self._block(ids, rank)
@@ -195,7 +196,7 @@ class _Pass:
         for pairs in self._pairs[worker :: self._workers]:
             offer(pairs, block, scratch, self._bounds)
 
-    def _rank(self, pool: ThreadPoolExecutor) -> None:
+    def _rank(self, pool: Executor) -> None:
         # Pairs carry the position of their query in this pass.
         begins = np.cumsum([0, *(len(tile) for tile in self._tiles[:-1])]).tolist()
         queries = self._found.queries[np.concatenate(self._tiles)]

@@ -7,7 +7,6 @@ could not answer, and an error if memory is short. Imports no torch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from ttf.contracts import VectorSource
 from ttf.data.vectors import row_norms, to_float32
 from ttf.errors import BadData, ConfigError
+from ttf.mining.scan.executors import executor
 from ttf.text.numbers import size
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def scan_one_by_one(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The k best rows of each query, by definition; as slow as the memory is."""
     best = [Best(query, k) for query in queries]
-    with ThreadPoolExecutor(threads) as pool:
+    with executor(threads, threads) as pool:
         for start in range(0, bank.shape[0], _BLOCK_ROWS):
             rows_ND = bank.full(start, min(start + _BLOCK_ROWS, bank.shape[0])).numpy()
             ids_N = np.arange(start, start + len(rows_ND))

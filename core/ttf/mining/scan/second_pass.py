@@ -10,7 +10,7 @@ Shapes: P pairs, U different rows of a window, Q queries of each of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from itertools import pairwise
 
 import numpy as np
@@ -33,7 +33,7 @@ class PairScores:
     """Scores many pairs at a time with several threads."""
 
     def __init__(
-        self, bank: HalfBank, queries: NDArray[np.float32], pool: ThreadPoolExecutor, threads: int
+        self, bank: HalfBank, queries: NDArray[np.float32], pool: Executor, threads: int
     ) -> None:
         self._bank = bank
         self._queries = queries
