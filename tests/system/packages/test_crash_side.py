@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.kit.widely import wide
 from tests.system.packages.fresh import FreshEnvironment, own_environment
 
 MOST_BYTES: Final = 30_000_000
@@ -41,7 +42,7 @@ def test_it_takes_at_most_30_mb_and_has_no_numeric_library(crash_side: FreshEnvi
     assert asked.out == "[]\n", asked.err
 
 
-@pytest.mark.parametrize("death", ["segfault", "abort"])
+@pytest.mark.parametrize("death", ["segfault", pytest.param("abort", marks=wide)])
 def test_a_torch_script_of_another_environment_gets_the_class_that_all_of_ttf_names(
     death: str, crash_side: FreshEnvironment, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.kit.widely import wide
 
 from ttf.config.resolve import resolve
 from ttf_devices.mps import MpsOptions, MpsPolicy
@@ -43,6 +44,7 @@ def test_the_cuts_have_equal_steps_on_mps_as_well() -> None:
     assert {plan.samples for plan in plans} == {96}
 
 
+@wide
 def test_the_kit_leaves_one_file_with_what_each_step_found(tmp_path: Path) -> None:
     out = tmp_path / "kit"
     words = [sys.executable, str(FOUNDING / "mac_kit.py"), "--quick", "--device", "cpu"]

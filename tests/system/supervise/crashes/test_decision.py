@@ -13,6 +13,7 @@ from tests.conftest import Invoke
 from tests.kit.live_run import Ended, LiveRun, in_phase, summary_of
 from tests.kit.saboteur import spec, variable
 from tests.kit.struck_run import World
+from tests.kit.widely import wide
 
 Start = Callable[..., LiveRun]
 
@@ -97,6 +98,7 @@ def _is_shown(out: Path, invoke: Invoke) -> None:
     assert invoke(["train", "--out", out]).code == 2
 
 
+@wide
 def test_a_death_beyond_the_remedies_leads_to_the_other(
     words: list[str], command: Start, run: Path, tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_death_beyond_the_remedies_leads_to_the_other(
     assert 'id="incident-001"' in (run.parent / "report.html").read_text()
 
 
+@wide
 def test_a_signal_during_a_ends_the_whole_and_what_is_resumed_is_a(
     words: list[str], command: Start, run: Path
 ) -> None:

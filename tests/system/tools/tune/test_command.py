@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.kit.planted_training import Place, build
+from tests.kit.widely import wide
 
 import ttf
 from ttf.tools.tune import search
@@ -68,6 +69,7 @@ def _journal(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
 
 
+@wide  # and `python -m chaos --only tune-death`
 def test_a_study_that_is_killed_loses_no_finished_trial_and_runs_none_twice(
     place: Place, invoke: Invoke
 ) -> None:

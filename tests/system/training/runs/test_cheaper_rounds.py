@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.kit.widely import wide
 
 from ttf.rundir.durable import Act, Operation, intercepted
 
@@ -67,9 +68,9 @@ def stopped_at(invoke: Invoke, sets: Sets, operation: str, number: int, *keys: s
 @pytest.mark.parametrize(
     ("keys", "operation", "number"),
     [
-        ((REUSE,), "queries.write", 27),
+        pytest.param((REUSE,), "queries.write", 27, marks=wide),
         ((REUSE, "miner.refresh=5"), "queries.write", 21),
-        ((REUSE, *WHEN_IT_PAYS), "candidates.rename", 3),
+        pytest.param((REUSE, *WHEN_IT_PAYS), "candidates.rename", 3, marks=wide),
     ],
     ids=["epochs", "short windows", "when it pays"],
 )
