@@ -247,6 +247,9 @@ class EmbeddingTable:
             self._hot.records.index_copy_(0, at, records)
             self._hot.dirty[at.numpy()] = True
             done += len(part)
+        # After a whole change: what a crash leaves is never half of one.
+        if self.auto_sync and self._stored.journal_bytes > _AUTO_SYNC_BYTES:
+            self.sync()
 
     def _present(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The slots of rows, all in memory and whole. Takes the announced batch if it is this one."""

@@ -105,6 +105,18 @@ def test_a_smaller_budget_gives_memory_back_and_changes_no_value(tmp_path: Path)
         assert torch.equal(table.get(EVERYTHING), dense.values)
 
 
+def test_a_journal_that_has_grown_is_applied_without_being_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ttf.data.embedding.table._AUTO_SYNC_BYTES", 10_000)
+    with open_table(tmp_path) as table:
+        for some in changes():
+            for name, ids, values in some:
+                getattr(table, name)(ids, values)
+        assert table.stats().syncs > 0
+        assert torch.equal(table.get(EVERYTHING), states()[-1])
+
+
 def test_repeated_ids_are_summed_by_gradients_and_refused_by_assignments(tmp_path: Path) -> None:
     ids = torch.tensor([3, 3, 4])
     with EmbeddingTable(tmp_path, rows=9, dim=2, budget="1MB", optimizer="sgd", lr=1.0) as table:
