@@ -23,3 +23,58 @@ def ticks(pid: int) -> int | None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()
     return int(fields[11]) + int(fields[12])
+
+
+def held(pid: int, root: Path = Path("/")) -> str:
+    """What keeps a process from running, for a sentence about it; '' if nothing is known to.
+
+    `root` replaces / in tests.
+    """
+    return _traced(pid, root) or _frozen(pid, root)
+
+
+def _traced(pid: int, root: Path) -> str:
+    try:
+        status = (root / f"proc/{pid}/status").read_text(errors="replace")
+        fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        tracer = int(fields["TracerPid"])
+        if not tracer or fields["State"].split()[0] != "t":  # t: a tracing stop
+            return ""
+    except (OSError, KeyError):
+        return ""
+    return f"stopped by a debugger (process {tracer}{_named(tracer, root)})"
+
+
+def _named(pid: int, root: Path) -> str:
+    try:
+        return f", {(root / f'proc/{pid}/comm').read_text(errors='replace').strip()}"
+    except OSError:
+        return ""
+
+
+def _frozen(pid: int, root: Path) -> str:
+    try:
+        lines = (root / f"proc/{pid}/cgroup").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "freezer":
+            state = root / "sys/fs/cgroup/freezer" / group.lstrip("/") / "freezer.state"
+        elif not controllers:
+            state = root / "sys/fs/cgroup" / group.lstrip("/") / "cgroup.events"
+        else:
+            continue
+        if _says_frozen(state):
+            return (
+                f"frozen together with its control group {group} (a paused container, for example)"
+            )
+    return ""
+
+
+def _says_frozen(state: Path) -> bool:
+    try:
+        text = state.read_text()
+    except OSError:
+        return False
+    return text.strip() == "FROZEN" or "frozen 1" in text.splitlines()

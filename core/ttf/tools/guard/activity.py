@@ -10,7 +10,7 @@ from typing import Final
 
 from ttf.machine.memory._linux import children
 from ttf.process import platform
-from ttf.process.activity import bytes_moved, ticks
+from ttf.process.activity import bytes_moved, held, ticks
 from ttf.process.lifeline import is_stopped
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -61,6 +61,9 @@ class Activity:
             return "its process had ended"
         if all(is_stopped(pid) for pid in pids):
             return "it was paused during this time by a SIGSTOP signal"
+        held_by = [held(pid) for pid in pids]
+        if all(held_by):
+            return f"it was {held_by[0]} during this time"
         if not platform.LINUX:
             return "its CPU use is unknown"
         share = (_ticks(pids) - self._ticks) / _TICKS / max(0.1, self.quiet_s)
