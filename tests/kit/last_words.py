@@ -109,4 +109,28 @@ WORDS: Mapping[str, str] = {
     "LIMIT ***",
     "not writable": "t.py:3: UserWarning: The given NumPy array is not writable, and PyTorch does not "
     "support non-writable tensors.",
+    "openblas interrupts itself": "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: "
+    "Resource temporarily unavailable\nOpenBLAS blas_thread_init: ensure that your address space and "
+    f"process count limits are big enough (ulimit -a)\n{TRACE}KeyboardInterrupt",
+    "shared memory": f"{TRACE}RuntimeError: unable to allocate shared memory(shm) for file "
+    "</torch_7_31_0>: No space left on device (28)",
+    "watches": 'Traceback (most recent call last):\n  File "watchdog/observers/inotify_c.py", line 9, in '
+    "_add_watch\nOSError: [Errno 28] No space left on device",
+    "map refused": f"{TRACE}OSError: [Errno 12] Cannot allocate memory",
+    "pure virtual": "pure virtual method called\nterminate called without an active exception",
+    "handler of a library": "step 0\n[node07:7:0:7] Caught signal 11 (Segmentation fault: address not mapped "
+    "to object at address 0x56)\n==== backtrace (tid: 7) ====\n0 /lib/libucs.so(+0x1)[0x7f]\n=======",
+    "bus error in a handler": "[node07:00007] *** Process received signal ***\n[node07:00007] Signal: Bus "
+    "error (7)\n[node07:00007] Signal code: Non-existant physical address (2)",
+    "no main guard": 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n  File '
+    '"multiprocessing/spawn.py", line 122, in spawn_main\n    exitcode = _main(fd)\nRuntimeError: \n'
+    "        An attempt has been made to start a new process before the\n        current process has "
+    "finished its bootstrapping phase.\n\n"
+    f"{TRACE}concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated "
+    "abruptly while the future was running or pending.",
+    "worker not started": 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n  File '
+    '"multiprocessing/spawn.py", line 122, in spawn_main\n    exitcode = _main(fd)\nModuleNotFoundError: '
+    "No module named 'rows'\n"
+    f"{TRACE}concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated "
+    "abruptly while the future was running or pending.",
 }

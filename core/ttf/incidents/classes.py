@@ -32,7 +32,12 @@ CLASSES: Final[Mapping[str, About]] = {
         "another miner. Never set `KMP_DUPLICATE_LIB_OK`: the variable only silences the check, "
         "and the fault remains",
     ),
-    "segfault": About(signature="SIGSEGV", does=_UNCHANGED, remedy=_NATIVE),
+    "segfault": About(
+        signature="SIGSEGV; or an exit code, and a message of a library's own signal handler (`Caught signal "
+        "11`)",
+        does=_UNCHANGED,
+        remedy=_NATIVE,
+    ),
     "abort": About(
         signature="SIGABRT or SIGTRAP, and no message of another class in this table",
         does=_UNCHANGED,
@@ -73,7 +78,7 @@ CLASSES: Final[Mapping[str, About]] = {
     "alloc-failure": About(
         signature="`MemoryError`, `std::bad_alloc`, `DefaultCPUAllocator`, or device out of memory; or "
         "exit code 1 and no traceback with `OpenBLAS error: Memory allocation still failed` or `libgomp: "
-        "Thread creation failed`",
+        "Thread creation failed`; or OpenBLAS gets no thread and interrupts the process itself (SIGINT)",
         does=_FIRST,
         remedy=_SMALLER,
     ),

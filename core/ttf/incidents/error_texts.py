@@ -70,6 +70,7 @@ ALLOCATION: Final = Pattern(
         "memory`, ...)"
     ),
 )
+MAP_REFUSED: Final = Pattern(r"\[Errno 12\]", shown="`[Errno 12] Cannot allocate memory`")
 DEVICE_MEMORY: Final = Pattern(
     r"(?:CUDA|HIP|XPU) out of memory",
     r"\b\w{1,40} backend out of memory",
@@ -88,6 +89,12 @@ THREADS_REFUSED: Final = Pattern(
     r"blas_thread_init: pthread_create failed for thread \d+ of \d+: [^\n]+",
     shown="a message about a refused thread (`libgomp: Thread creation failed`, ...)",
 )
+# OpenBLAS raises SIGINT after this message: no person pressed Ctrl-C.
+OPENBLAS_INTERRUPTS: Final = Pattern(
+    r"blas_thread_init: pthread_create failed[^\n]*\n(?:OpenBLAS[^\n]*\n)*"
+    r"Traceback[^\n]*\n(?:[ \t][^\n]*\n)*KeyboardInterrupt\b",
+    shown="`OpenBLAS blas_thread_init: pthread_create failed`, and then `KeyboardInterrupt`",
+)
 
 UNCAUGHT_BAD_ALLOC: Final = Pattern(
     r"terminate called after throwing an instance of 'std::bad_alloc'",
@@ -100,6 +107,16 @@ DISK_FULL: Final = Pattern(
     r"\bENOSPC\b",
     r"database or disk is full",
     shown="`No space left on device`, `Disk quota exceeded` or a similar message",
+)
+SHM_FULL: Final = Pattern(
+    r"(?:shared memory|</torch_)[^\n]{0,200}: No space left on device",
+    shown="`unable to allocate shared memory(shm) for file ...: No space left on device`",
+)
+WATCHES: Final = Pattern(
+    r"inotify[\s\S]{0,4000}No space left on device",
+    r"inotify watch limit reached",
+    r"limit for number of file watchers reached",
+    shown="`inotify watch limit reached`, or `No space left on device` of inotify",
 )
 SHORT_WRITE: Final = Pattern(
     r"PytorchStreamWriter failed writing",
@@ -226,6 +243,23 @@ CXX_THREAD: Final = Pattern(
     r"terminate called without an active exception",
     shown="`terminate called without an active exception`",
 )
+CXX_VIRTUAL: Final = Pattern(
+    r"(?:pure|deleted) virtual (?:method|function) called!?",
+    shown="`pure virtual method called`",
+)
+# Handlers of UCX, Open MPI, glog and abseil, which may end the process with an exit code.
+HANDLED: Final[Mapping[str, Pattern]] = {
+    name: Pattern(
+        rf"(?P<why>[^\n]*Caught signal {number} \([^\n]*)",
+        rf"Process received signal \*\*\*\n(?P<why_>(?:[^\n]*\n){{0,2}}?[^\n]*Signal: {said} \({number}\))",
+        rf"(?P<why__>\*\*\* {signal} (?:received|\(@)[^\n]*)",
+        shown=f"`Caught signal {number} ({said} ...)` or a similar message of a library",
+    )
+    for name, signal, number, said in (
+        ("segfault", "SIGSEGV", 11, "Segmentation fault"),
+        ("bus-error", "SIGBUS", 7, "Bus error"),
+    )
+}
 FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
@@ -272,6 +306,16 @@ CHILD_BUS_ERROR: Final = Pattern(
 )
 # These name the signal. The other texts of CHILD_KILLED also occur after other ends.
 CHILD_KILLED_FOR_SURE: Final = _child_died("SIGKILL", 9, "Killed", "was killed")
+# A worker wrote why it could not begin, before its parent reported that it was gone.
+WORKER_NOT_STARTED: Final = Pattern(
+    r", in spawn_main\n(?:[ \t][^\n]*\n)*(?P<why>\w[\w.]*(?:Error|Exception)\b[^\n]*)"
+    r"[\s\S]*process (?:in the process pool )?was terminated abruptly",
+    shown="a traceback of a new worker (`in spawn_main`), and a parent whose worker is gone",
+)
+NO_MAIN_GUARD: Final = Pattern(
+    r"before the\s+current process has finished its bootstrapping phase",
+    shown="`start a new process before the current process has finished its bootstrapping phase`",
+)
 WORKER_GONE: Final = Pattern(
     r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
     r"process (?:in the process pool )?was terminated abruptly",

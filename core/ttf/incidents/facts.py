@@ -211,7 +211,8 @@ class DeathFacts:
     def last_line(self) -> str:
         """Returns the last line of the last words; may be ''."""
         lines = reversed(self.areas["words"].splitlines())
-        return next((line.strip() for line in lines if line.strip()), "")
+        # A line of signs alone ends a block: it is no reason.
+        return next((line.strip() for line in lines if re.search(r"\w", line)), "")
 
     @property
     def error_line(self) -> str:

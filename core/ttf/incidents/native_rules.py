@@ -112,6 +112,16 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "cxx-exception",
         When(
+            text=error_texts.CXX_VIRTUAL,
+            areas=("words", "stderr"),
+            signals=("SIGABRT", "SIGTRAP"),
+        ),
+        "C++ code{native} called a virtual function {at} of an object that was not complete: its "
+        "constructor or destructor was running, or it was destroyed before.",
+    ),
+    Rule(
+        "cxx-exception",
+        When(
             text=error_texts.CXX_THREAD, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")
         ),
         "C++ code{native} ended {who_object} {at} by std::terminate, without an exception. Usually "
@@ -165,6 +175,21 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         "{who} or a library in it{native} called abort {at} and wrote no reason. If another "
         "program or a person sends this signal, the evidence looks the same.",
     ),
+    *(
+        Rule(
+            name,
+            When(
+                text=text,
+                areas=("stderr",),
+                signals=(EXIT,),
+                facts=("failed",),
+                without=("finished", "traceback"),
+            ),
+            "Native code crashed {at}. A signal handler of a library reported this and ended "
+            "{who_object}: {why}",
+        )
+        for name, text in error_texts.HANDLED.items()
+    ),
     Rule(
         "segfault",
         When(text=error_texts.CHILD_SEGFAULT, signals=(EXIT,), facts=("failed",)),
@@ -201,6 +226,29 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         ),
         "A worker process of {who_object} used an invalid memory address {at}. Then its parent "
         "process ended.",
+    ),
+    Rule(
+        "python-error",
+        When(
+            text=error_texts.NO_MAIN_GUARD,
+            areas=("stderr",),
+            signals=(EXIT,),
+            facts=("failed", "traceback"),
+            without=("finished",),
+        ),
+        "{who} starts worker processes while it is imported, and each worker imports it again. Put "
+        'the code that starts them below `if __name__ == "__main__":`.',
+    ),
+    Rule(
+        "python-error",
+        When(
+            text=error_texts.WORKER_NOT_STARTED,
+            areas=("stderr",),
+            signals=(EXIT,),
+            facts=("failed", "traceback"),
+            without=("finished",),
+        ),
+        "A worker process of {who_object} could not start {at}: {why} Then its parent process ended.",
     ),
     Rule(
         "killed",

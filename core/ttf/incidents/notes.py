@@ -55,6 +55,15 @@ NOTES: Final[tuple[Note, ...]] = (
         text="Enough memory was free.",
     ),
     Note(
+        names=("alloc-failure",),
+        when=When(text=error_texts.MAP_REFUSED, facts=("far-from-limit",)),
+        text=(
+            "Most memory was free. Perhaps the request was very large, or the process reached a limit "
+            "of its own: its address space (ulimit -v), or the number of its memory maps "
+            "(sysctl vm.max_map_count)."
+        ),
+    ),
+    Note(
         names=("segfault", "abort", "heap-corruption", "hang"),
         when=When(facts=("several-openmp",)),
         text=(

@@ -282,7 +282,10 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
         "On this machine, build the library that crashed again from its source.",
     ),
     "cpu-limit": ("Raise the limit of processor time: ulimit -t.",),
-    "disk-full": ("Free some space, or write to another disk.",),
+    "disk-full": (
+        "Free some space, or write to another disk.",
+        "If shared memory is full: use fewer workers, or enlarge /dev/shm (docker: --shm-size).",
+    ),
     "data-changed": (_NEW_FILE,),
     "device-lost": ("Run on the CPU, or look at the log of the driver.",),
     "non-finite": (

@@ -12,6 +12,7 @@ from typing import Final
 from ttf.errors import ExitCode
 from ttf.incidents import error_texts
 from ttf.incidents.exit_rules import EXIT_RULES
+from ttf.incidents.limit_rules import LIMIT_RULES
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
@@ -43,8 +44,8 @@ RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
     Rule(
         "hang",
-        When(killed_by_us=("hang",), facts=("no-stacks",), processes=(COMMAND,)),
-        "{who} hung: {reason}. ttf could not read its stacks. ttf killed it.",
+        When(killed_by_us=("hang",), facts=("no-stacks",)),
+        "{who} hung {at}: {reason}. ttf could not read its stacks. ttf killed it.",
     ),
     Rule(
         "hang",
@@ -121,19 +122,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "{who} could not get the memory that it needed {at}. " + _REFUSED,
         at_once=True,
     ),
-    Rule(
-        "alloc-failure",
-        When(
-            text=error_texts.THREADS_REFUSED,
-            areas=("words", "stderr"),
-            signals=(*ABORTS, "SIGSEGV"),
-            facts=("failed",),
-            without=("finished", "traceback"),
-        ),
-        "The system refused a thread to a library in {who_object} {at}. Usually too many threads or "
-        "processes are running (ulimit -u, pids.max of a cgroup), or a limit of memory leaves no room "
-        "for the stack of the thread (ulimit -v). Fewer threads help: OMP_NUM_THREADS.",
-    ),
+    *LIMIT_RULES,
     Rule(
         "alloc-failure",
         When(text=error_texts.UNCAUGHT_BAD_ALLOC, areas=("stderr",), signals=("SIGABRT",)),
@@ -152,7 +141,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "disk-full",
         When(text=error_texts.DISK_FULL, signals=ABORTS, facts=("failed",)),
         "{who} reported that a disk or a quota is full {at}. Now ttf finds free space in every "
-        "folder that it knows.",
+        "folder that it knows. Other limits have the same message: of shared memory, of semaphores, of "
+        "watched files (fs.inotify.max_user_watches).",
         ends_with=ExitCode.STORAGE,
     ),
     Rule(

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from ttf.process.child import NO_SESSION, kill_tree
@@ -135,6 +136,9 @@ def _not_started(error: OSError, name: str) -> NotStarted:
         if "/" in name:
             why = "there is no such file, or the interpreter of its first line does not exist"
         return NotStarted(NOT_FOUND, f"{name}: {why}.")
+    if isinstance(error, PermissionError) and (not name or Path(name).is_dir()):
+        what = f"{name}: this is a folder" if name else "The name of the command is empty"
+        return NotStarted(NOT_EXECUTABLE, f"{what}. Give a command after --.")
     if isinstance(error, PermissionError):
         return NotStarted(
             NOT_EXECUTABLE,

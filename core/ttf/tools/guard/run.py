@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death, Finding
+from ttf.incidents.death import Death, Evidence, Finding
 from ttf.process import platform
 from ttf.process.signals import Signals, wait_for
 from ttf.rundir.documents import ListedIncident, Summary
@@ -34,6 +34,8 @@ _PASSED_ON: Final = (
 _OWN: Final = (signal.SIGCONT, signal.SIGTSTP, signal.SIGWINCH)
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
+# A child that somebody killed while memory was nearly used up, too.
+_FOR_MEMORY: Final = ("memory-limit", "oom-kill", "alloc-failure", "killed")
 _HEALTHY_S: Final = 300.0  # after a start of this length the pause is short again
 
 Status = Literal["finished", "failed", "stopped"]
@@ -129,6 +131,9 @@ class _Guard:
         found = running.deaths_of_command()
         for death in found.deaths(ended, [] if kept is None else [kept]):
             finding = _found(death)
+            grew = [*running.growth.told()] if finding.name in _FOR_MEMORY else []
+            seen = (Evidence(source="mappings (smaps)", text=text) for text in grew)
+            finding = replace(finding, evidence=(*finding.evidence, *seen))
             number = self._folder.incident(death, finding, self._stacks.all())
             listed = ListedIncident(
                 {"id": number, "class": finding.name, "process": "command", "remedy": None}
@@ -137,7 +142,8 @@ class _Guard:
                 listed["hidden"] = True
             self._incidents.append(listed)
             page = self._folder.keep() / "incidents" / number / "incident.md"
-            text = told(ended, finding, death, page if number else None)
+            text = [*told(ended, finding, death, page if number else None)]
+            text[2:2] = grew
             self._voice(*text, at_line_start=running.relay.at_line_start)
         name = found.hidden_exception(ended) if finding is None else ""
         if name:

@@ -21,6 +21,7 @@ from ttf.text.numbers import size
 from ttf.tools.guard.activity import Activity
 from ttf.tools.guard.command import Command
 from ttf.tools.guard.deaths import DeathsOfCommand, Ended
+from ttf.tools.guard.growth import FIRST_AT, GrowthWatch
 from ttf.tools.guard.options import GuardOptions
 from ttf.tools.guard.pythons import Pythons
 from ttf.tools.guard.stacks import Interpreter, Stacks
@@ -40,6 +41,7 @@ _GRACE_S: Final = 5.0  # between SIGTERM and SIGKILL when we end the command
 _KILL_AT: Final = 1.1  # still growing after SIGTERM: killed at once
 _WARN_AT: Final = 0.85
 _WARN_AGAIN_BELOW: Final = 0.7
+_MACHINE: Final = "physical memory"
 _OBEYS_WITHIN_S: Final = 300.0  # A later end is not the result of the signal that was sent.
 _STOPS_WITHIN_S: Final = 10.0
 _NOT_STOPPED_S: Final = 0.1
@@ -82,6 +84,7 @@ class RunningCommand:
         self.curve = MemoryCurve(self.command.pid, memory)
         with contextlib.suppress(ProcessLookupError):
             self.curve.look()
+        self.growth = GrowthWatch(self.command.pid)
         self._activity = Activity()
         self._next_look = self._next_notes = self._next_start_look = 0.0
         self._looks_at_start = 0
@@ -140,6 +143,11 @@ class RunningCommand:
         now, began = time.monotonic(), time.thread_time()
         with contextlib.suppress(ProcessLookupError):  # its end is told by its parent, us
             held = self.curve.look().held
+            least = min(
+                self._options.memory_limit or self.curve.limit.bytes, self.curve.limit.bytes
+            )
+            if held >= FIRST_AT * least:
+                self.growth.look(held, least, descendants(self.pid))
             self._guard_memory(held)
             if now >= self._next_notes:
                 self._take_notes()
@@ -152,7 +160,8 @@ class RunningCommand:
         if self._kill_at is not None and now >= self._kill_at:
             self.command.kill_tree()
         cost = time.thread_time() - began
-        seldom = _SELDOMEST_S if self._options.memory_limit is None else _NOTES_EVERY_S
+        limited = self._options.memory_limit is not None or self.curve.limit.source != _MACHINE
+        seldom = _NOTES_EVERY_S if limited else _SELDOMEST_S
         self._next_look = now + min(seldom, max(LOOK_EVERY_S, _LOOK_DUTY * cost))
 
     def _take_notes(self) -> None:
@@ -181,6 +190,7 @@ class RunningCommand:
             return
         text = f"{size(held)} of {size(limit)} (--memory-limit)"
         if held >= limit:
+            self.growth.look(held, limit, descendants(self.pid), now=True)
             self._killed = ("memory", text)
             self._say(
                 f"the command uses {text}: ttf guard sends SIGTERM now, and SIGKILL after "

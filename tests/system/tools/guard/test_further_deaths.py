@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.kit.faulty_run import FaultyPlace
-from tests.kit.fixtures.guard import Start, wide
+from tests.kit.fixtures.guard import Start
 from tests.kit.further_deaths import FURTHER, Further
 from tests.kit.guarded_command import PYTHON, incident, ours
 from tests.kit.planted_crashes import PLAIN, TRAIN
+from tests.kit.widely import wide
 
 pytestmark = [
     wide,

@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.conftest import Invoke
-from tests.kit.fixtures.guard import Start, wide
+from tests.kit.fixtures.guard import Start
 from tests.kit.guarded_command import PYTHON, alive, incident, ours, pause, summary
+from tests.kit.widely import wide
 
 ABORT = "import os; os.abort()"
 
@@ -209,3 +210,23 @@ def test_a_guard_that_is_stopped_for_a_while_does_not_see_a_hang(start: Start) -
     for pid in (child, guarded.process.pid):
         os.kill(pid, signal.SIGCONT)
     assert guarded.wait() == 0
+
+
+def test_it_says_which_memory_grew_and_whose_it_is(start: Start, tmp_path: Path) -> None:
+    code = """
+import mmap, subprocess, sys, time
+ready = mmap.mmap(-1, 40 << 20)          # shared anonymous memory
+ready.write(bytes(b"x" * (40 << 20)))
+time.sleep(0.8)                          # the first look
+work = "import time\\nkeep = []\\nfor _ in range(40): keep.append(bytearray(b'x') * (4 << 20)); time.sleep(0.05)\\ntime.sleep(60)"
+children = [subprocess.Popen([sys.executable, "-c", work]) for _ in range(2)]
+[child.wait() for child in children]
+"""
+    guarded = start([PYTHON, "-c", code], "--memory-limit", "150M", "--out", "watch")
+    assert guarded.wait() in (137, 143)
+    said = ours(guarded.err)
+    assert "Memory that grew, from " in said
+    first = said[said.index("- ", said.index("Memory that grew")) :]
+    assert first.startswith("- anonymous of 2 child processes: +")
+    evidence = incident(tmp_path / "watch")["evidence"]
+    assert [e for e in evidence if e["source"] == "mappings (smaps)"]

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.kit.fixtures.guard import CHAOS, Start
+from tests.kit.fixtures.guard import Start
 from tests.kit.guarded_command import PYTHON, Guarded, incident, ours, pause, summary, theirs
 from tests.kit.planted_crashes import PLANTED, Planted
+from tests.kit.widely import CHAOS
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the deaths are made for Linux"),

@@ -21,8 +21,8 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.conftest import wait_until
-from tests.kit.fixtures.guard import wide
 from tests.kit.guarded_command import PYTHON, alive
+from tests.kit.widely import wide
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
 GUARD = f"{PYTHON} -m ttf guard --"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import wait_until
-from tests.kit.fixtures.guard import Start, wide
+from tests.kit.fixtures.guard import Start
 from tests.kit.guarded_command import PYTHON, alive, incident, ours, summary, theirs
+from tests.kit.widely import wide
 
 OTHER_CODES = (1, 2, 120, 126, 127, 128, 139, 143, 200, 255)
 
@@ -143,7 +144,8 @@ def test_a_guard_that_is_killed_takes_the_command_along(start: Start) -> None:
         (["./plain"], 126, "this file is not executable"),
         pytest.param(["./missing"], 127, "there is no such file", marks=wide),
         pytest.param(["./headless"], 126, "must name its interpreter", marks=wide),
-        pytest.param(["."], 126, "this file is not executable", marks=wide),
+        (["."], 126, "this is a folder"),
+        ([""], 126, "The name of the command is empty"),
     ],
 )
 def test_what_cannot_be_started_ends_as_in_a_shell(
