@@ -35,6 +35,7 @@ Examples:
   ttf doctor run.toml                     also the data, the plan and three real steps of a run
   ttf doctor --check coload --check memory -v
   ttf doctor --python ~/other-env/bin/python    an environment that has no ttf
+  ttf doctor --loader train.py --loader 'sample=100x768 dataset=11GB' -v
   ttf doctor --json > doctor.json || echo unsafe
 \b
 Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wrong;
@@ -57,6 +58,15 @@ list counts.
     help="Examine another Python, or the folder of its environment. It needs no ttf: small scripts "
     "of its standard library look at versions, OpenMP runtimes, and load its libraries together.",
 )
+@click.option(
+    "--loader",
+    "loaders",
+    multiple=True,
+    metavar="SETTINGS|FILE",
+    help="Predict the memory of a PyTorch DataLoader, and what will be killed: settings such as "
+    "'num_workers=8 batch_size=512 sample=100x768 cache=1GB', a JSON file, or your script; may be "
+    "given several times, later values win.",
+)
 @click.option("--list-checks", is_flag=True, help="List the checks, and run none of them.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each result.")
 @options.as_json
@@ -64,6 +74,7 @@ def command(
     run_toml: Path | None,
     wanted: tuple[str, ...],
     python: Path | None,
+    loaders: tuple[str, ...],
     list_checks: bool,
     verbose: bool,
     as_json: bool,
@@ -77,7 +88,6 @@ def command(
     "detail", "evidence", "remedy", "cause", "docs", "distribution", "seconds"}]}.
     """
     from ttf.tools.doctor.diagnosis import check_run_toml
-    from ttf.tools.doctor.registry import chosen
 
     if python is not None and run_toml is not None:
         raise ConfigError(
@@ -85,7 +95,7 @@ def command(
             "with RUN.toml.",
             hint=f"ttf doctor --python {quoted(python)}",
         )
-    checks = chosen(wanted) if python is None else _foreign_checks(python, wanted)
+    checks = _chosen(wanted, python, loaders)
     if list_checks:
         _list(checks, as_json)
         return int(ExitCode.DONE)
@@ -97,10 +107,19 @@ def command(
         emit_json(report.document(results))
     else:
         show()
-        show(report.last_line(results, all_made=not wanted))
-        if python is None:
+        show(report.last_line(results, all_made=not (wanted or loaders)))
+        if python is None and not loaders:
             _what_next(results, run_toml)
     return int(report.exit_code(results))
+
+
+def _chosen(wanted: tuple[str, ...], python: Path | None, loaders: tuple[str, ...]) -> list[Check]:
+    from ttf.tools.doctor.loader_check import check_of
+    from ttf.tools.doctor.registry import chosen
+
+    if loaders:
+        return [check_of(loaders)]
+    return chosen(wanted) if python is None else _foreign_checks(python, wanted)
 
 
 def _foreign_checks(python: Path, wanted: tuple[str, ...]) -> list[Check]:
