@@ -31,6 +31,14 @@ class MemoryGroup:
         script = f'echo $$ > {self.path}/cgroup.procs && exec "$@"'
         return ("sh", "-c", script, "sh")
 
+    def limit(self, limit_bytes: int) -> bool:
+        """False: the kernel cannot, because more than that is held (version 1)."""
+        try:
+            (self.path / "memory.limit_in_bytes").write_text(str(limit_bytes))
+        except OSError:
+            return False
+        return True
+
     @property
     def kills(self) -> int:
         """By the kernel, for lack of memory."""

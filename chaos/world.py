@@ -104,6 +104,10 @@ class World:
             words += ["--set", f"{key}={json.dumps(value)}"]
         return words
 
+    def remember(self, configuration: str, run: Path) -> None:
+        """A finished run that nothing happened to is the reference, if there is none yet."""
+        self.once(f"reference {configuration}", lambda: reference_of(run))
+
     def reference(self, configuration: str) -> Reference:
         return self.once(f"reference {configuration}", lambda: self._undisturbed(configuration))
 

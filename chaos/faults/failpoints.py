@@ -39,8 +39,8 @@ print(code, *(operation.name for operation in operations), sep="\\n")
 
 def run(case: Case) -> Verdict:
     verdict, place = Verdict(), case.place()
-    reference = case.reference
     names = case.world.once(f"operations {case.configuration}", lambda: _operations(case))
+    reference = case.reference
     pattern, fault = KINDS[case.number % len(KINDS)]
     of_the_kind = sum(_matches(name, pattern) for name in names)
     # The repetitions of a kind lie evenly over the run, from a random one on.
@@ -91,6 +91,7 @@ def _operations(case: Case) -> list[str]:
         text=True,
         check=True,
     )
+    case.world.remember(case.configuration, place.run)
     return [line for line in done.stdout.splitlines() if _is_name(line)]
 
 

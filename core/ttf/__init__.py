@@ -77,6 +77,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.data.embedding.table import (
         EmbeddingTable as EmbeddingTable,
     )
+    from ttf.data.embedding.tower_rows import (
+        TableRows as TableRows,
+        TableTower as TableTower,
+    )
     from ttf.data.order import (
         derived_seed as derived_seed,
         sampled_rows as sampled_rows,
@@ -210,6 +214,7 @@ _NAMES: Final = {
     "ttf.contracts": "ArrayWriter Availability BatchPlan DType DeviceFactory DevicePolicy EvalRecord Miner MinerContext MinerCost MinerFactory MinerTraits Precision Settled StepRecord StorageFactory Store StoreWriter Tower TowerCost TowerFactory TowerShape VectorSource",
     "ttf.data.embedding.statistics": "TableStats",
     "ttf.data.embedding.table": "EmbeddingTable",
+    "ttf.data.embedding.tower_rows": "TableRows TableTower",
     "ttf.data.order": "derived_seed sampled_rows",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",

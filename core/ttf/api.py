@@ -341,7 +341,7 @@ def evaluate_run(
     **other: Unpack[OtherData],
 ) -> dict[str, Any]:
     """Metrics of a finished run's towers on validation pairs, against the full bank."""
-    from ttf.training.inference import open_run
+    from ttf.training.open_run import open_run
 
     with open_run(run_dir, **other) as opened:
         return opened.evaluate(k)
@@ -381,7 +381,7 @@ def load(
     `bank`: other documents to search, a path or an array. Without any bank, also if that of the run
     is gone, `encode_queries` and `encode_documents` work. `allow_remote`: see `resume`.
     """
-    from ttf.training.inference import open_run
+    from ttf.training.open_run import open_run
 
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(as_files({"bank": bank}))

@@ -137,6 +137,8 @@ class TowerShape:
     sequence: bool
     out_dim: int
     """The width the other side needs; a tower that cannot produce it raises ConfigError."""
+    numbers_only: bool = False
+    """Inputs are zeros but for the number of the item, see `TableTower`."""
 
 
 @dataclass(frozen=True, kw_only=True)

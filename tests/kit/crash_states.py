@@ -97,17 +97,20 @@ class Disk:
             if isinstance(folder, _Folder)
             for number in range(len(folder.pending))
         ]
+        files = [inode for inode in self._inodes if isinstance(inode, _File)]
+        # Where every file is durable, all modes are one.
+        modes = (*MODES, "mixed") if any(file.now != file.durable for file in files) else MODES[:1]
         for chosen in _subsets(len(pending), rng):
             applied = [pending[at] for at in chosen]
-            for mode in (*MODES, "mixed"):
+            for mode in modes:
                 tree: dict[str, bytes | None] = {}
-                self._lay_out(0, Path(), applied, mode, rng, tree)
+                self._lay_out(0, "", applied, mode, rng, tree)
                 yield State(f"{label}, {sorted(chosen)} of {len(pending)}, {mode}", done, tree)
 
     def _lay_out(
         self,
         inode: int,
-        path: Path,
+        folder_name: str,
         applied: Sequence[tuple[_Folder, int]],
         mode: str,
         rng: random.Random,
@@ -121,12 +124,13 @@ class Disk:
                 _apply(folder.pending[number], entries)
         for name, inner in sorted(entries.items()):
             found = self._inodes[inner]
+            path = f"{folder_name}{name}"
             if isinstance(found, _Folder):
-                tree[str(path / name)] = None
-                self._lay_out(inner, path / name, applied, mode, rng, tree)
+                tree[path] = None
+                self._lay_out(inner, f"{path}/", applied, mode, rng, tree)
             else:
                 own = rng.choice(MODES) if mode == "mixed" else mode
-                tree[str(path / name)] = _content(found, own, rng)
+                tree[path] = _content(found, own, rng)
 
     def _entry(self, operation: Operation, path: Path) -> Entry:
         if operation.verb == "create":
@@ -240,8 +244,10 @@ def crash_states(
                 fresh.append(state)
         prefixes.append(fresh)
     share = max(1, at_most // len(prefixes))
-    return [
+    chosen = [
         state
         for states in prefixes
         for state in (states if len(states) <= share else rng.sample(states, share))
     ]
+    # There may be more prefixes than that.
+    return chosen if len(prefixes) <= at_most else rng.sample(chosen, at_most)

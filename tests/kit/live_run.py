@@ -30,16 +30,15 @@ from tests.kit.processes import (
     is_trainer,
     with_variable,
 )
+from tests.kit.widely import CHAOS
 
 from ttf.process.lifeline import is_stopped
 from ttf.rundir.flight_record import Flight, read_flight
 from ttf.rundir.verified_folders import newest_step
 
-WIDELY: Final = os.environ.get("TTF_CHAOS", "0") not in ("", "0")
-"""Also what takes minutes."""
 MARK: Final = "TTF_TEST_RUN"
 """In the environment of every process that a test starts, and of all that those start."""
-LEAVE_S: Final = 2.0 if WIDELY else 30.0
+LEAVE_S: Final = 2.0 if CHAOS else 30.0
 """Within so long nothing is left of a run whose supervisor is gone: two seconds on a machine that has
 nothing else to do, which `make chaos` measures."""
 LONGEST_S: Final = 240.0

@@ -100,12 +100,12 @@ def believed_by_the_worker(**lies):
 
 def half_a_chunk():
     """Killed while the answers of a chunk are being written."""
-    from ttf.mining import miner_results
+    from ttf.mining import growing_arrays
 
     def fsync(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    miner_results.fsync_file = fsync
+    growing_arrays.fsync_file = fsync
 
 
 ACTS = {

@@ -4,6 +4,7 @@ durable, and the exit status."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ from ttf.rundir.failpoints import Failpoint
 
 def main() -> None:
     torch.set_num_threads(1)  # Forked below: no OpenMP thread may exist before.
+    gc.freeze()  # Else the first collection of each child copies all that torch brought.
     for line in sys.stdin:
         folder, failpoint = json.loads(line)
         out, into = os.pipe()

@@ -77,6 +77,12 @@ _FLAGS: Final = (
         "--pairs", help="File with training and validation pairs. [default: a demo data set]"
     ),
     options.path("--bank", help="File with the documents. [default: the distinct rows of Y]"),
+    click.option(
+        "--items",
+        type=_count,
+        help="Number of items whose vectors are trained, in place of a bank: seq_* and pos_* are "
+        "item numbers. [default: the documents of --bank]",
+    ),
     options.path("--context", help="File with the vectors for seq_*. [default: the bank]"),
     click.option(
         "--val-split",

@@ -14,7 +14,7 @@ _FLAGS: Final = {"data.pairs": "--pairs", "data.bank": "--bank"}
 
 
 class OtherData(TypedDict, total=False):
-    """How `ttf.training.inference.open_run` is asked for other data than the run's."""
+    """How `ttf.training.open_run.open_run` is asked for other data than the run's."""
 
     pairs: Path | None
     bank: Path | str | None

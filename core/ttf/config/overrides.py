@@ -25,6 +25,7 @@ class Overrides(TypedDict, total=False):
 
     pairs: Path | Mapping[str, object]
     bank: Path | Mapping[str, object] | Rows
+    items: Whole
     context: Path | Mapping[str, object] | Rows
     val_split: Real | Auto
     storage: str

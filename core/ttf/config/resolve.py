@@ -32,6 +32,7 @@ Keys = tuple[str, ...]
 FLAGS: Mapping[str, str] = {
     "--pairs": "data.pairs",
     "--bank": "data.bank",
+    "--items": "data.items",
     "--context": "data.context",
     "--val-split": "data.val_split",
     "--storage": "data.storage",

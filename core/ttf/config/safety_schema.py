@@ -19,7 +19,7 @@ from ttf.config.declare import (
     key,
     within,
 )
-from ttf.text.numbers import parse_bytes
+from ttf.text.numbers import parse_bytes, percent
 
 
 class CheckpointConfig(Section):
@@ -48,7 +48,10 @@ class SuperviseConfig(Section):
     """What the supervisor does about a process that dies or hangs."""
 
     max_restarts: Annotated[int, within(0, 1_000_000)] = key(
-        5, "restarts in a row without a newer checkpoint", unit="restarts"
+        5,
+        "restarts in a row without a newer checkpoint, and without more of a mining round or "
+        "calibration",
+        unit="restarts",
     )
     hang_timeout_s: Timeout | Auto = key(
         "auto",
@@ -90,13 +93,26 @@ class ProbeConfig(Section):
 
 
 class MemoryConfig(Section):
-    """Memory for work that can be done in smaller parts."""
+    """Memory of the whole run, and of the parts of it that can be smaller."""
 
+    limit: Annotated[int, within(1, MOST_BYTES)] | Name = key(
+        "auto",
+        "what all processes of the run may hold, e.g. '4GiB' or '60%' of the smallest limit of the "
+        "machine, the control group and ulimit; ttf makes caches and micro-batches smaller until the "
+        "run fits, or refuses it; auto: that smallest limit, and nothing is made smaller before the "
+        "start",
+        unit="bytes",
+    )
     budget: Annotated[int, within(0, MOST_BYTES)] | Name = key(
         "auto",
-        "memory for mining (blocks, index) and evaluation, e.g. '512MiB'; auto: a quarter of the "
-        "memory limit, at least 1 GiB",
+        "memory for mining (blocks, index) and evaluation, e.g. '512MiB', part of memory.limit; auto: "
+        "a quarter of the memory limit, at least 1 GiB",
         unit="bytes",
+    )
+    read_ahead: Annotated[int, within(1, 1024)] | Auto = key(
+        "auto",
+        "micro-batches that are read before they are needed; auto: 1, or 2 if a step has several",
+        unit="micro-batches",
     )
 
     @field_validator("budget")
@@ -104,4 +120,16 @@ class MemoryConfig(Section):
     def _budget(cls, value: int | str) -> int | str:
         if isinstance(value, str) and value != "auto" and parse_bytes(value) > MOST_BYTES:
             raise ValueError(f"must be at most {MOST_BYTES} bytes")
+        return value
+
+    @field_validator("limit")
+    @classmethod
+    def _limit(cls, value: int | str) -> int | str:
+        if isinstance(value, int) or value == "auto":
+            return value
+        share = percent(value)
+        if share is None and not 0 < parse_bytes(value) <= MOST_BYTES:
+            raise ValueError(f"must be 1 to {MOST_BYTES} bytes")
+        if share is not None and not 0 < share <= 1:
+            raise ValueError("must be more than 0% and at most 100%")
         return value

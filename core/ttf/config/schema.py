@@ -41,6 +41,7 @@ from ttf.config.safety_schema import (
 )
 
 _WANTED_YIELD = 0.1
+MOST_ITEMS: Final = 2**31 - 2
 MOST_CANDIDATES_OF_AUTO: Final = 200
 
 
@@ -61,6 +62,15 @@ class DataConfig(Section):
     )
     bank: PathText | None = key(
         None, "file with the documents; none: the distinct rows of Y_train and Y_val"
+    )
+    items: Annotated[int, within(2, MOST_ITEMS)] | None = key(
+        None,
+        "number of items whose vectors are trained, in place of a bank: seq_* and pos_* hold item "
+        "numbers from 0 (towers `embedding`); none: documents have vectors",
+        unit="items",
+    )
+    item_width: Annotated[int, within(2, 65_536)] = key(
+        128, "width of the vectors of items", unit="values"
     )
     context: PathText | None = key(
         None, "file with the vectors that seq_* arrays refer to; none: the bank"
@@ -238,6 +248,12 @@ class LossConfig(Section):
         unit="no unit",
     )
     learn_temperature: bool = key(False, "train the temperature too; it stays between 0.01 and 1")
+    temperature_schedule: Literal["falling", "constant"] = key(
+        "falling",
+        "falling: from 1.4 times loss.temperature at the first step to 0.8 times it at the last, by the "
+        "same factor at each step; constant: loss.temperature at all steps, as with "
+        "loss.learn_temperature",
+    )
     similarity: Literal["cosine", "dot"] = key(
         "cosine", "how vectors are compared; cosine: after scaling them to length 1, dot: unchanged"
     )

@@ -50,6 +50,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "refresh_interval refresh_steps remine_every hard_negative_refresh index_refresh",
     "miner.start": "mining_start mine_start mine_after hard_negatives_start",
     "loss.temperature": "temp tau softmax_temperature loss_temperature",
+    "loss.temperature_schedule": "temperature_decay temperature_annealing anneal_temperature",
     "loss.learn_temperature": "learnable_temperature train_temperature trainable_temperature",
     "loss.similarity": "similarity_metric sim metric_type distance",
     "loss.memory_bank": "memory_bank_size memory_size mem_bank mem_bank_size bank_size queue_size "
@@ -88,7 +89,8 @@ _KEYS: Final[Mapping[str, str]] = {
     "checkpoint.every_steps": "save_every save_steps save_interval checkpoint_every "
     "checkpoint_steps checkpoint_interval ckpt_every save_freq",
     "checkpoint.keep": "save_total_limit keep_last keep_checkpoints max_checkpoints",
-    "memory.budget": "memory_limit memory_budget max_memory memory_budget_mb max_memory_gb",
+    "memory.budget": "memory_budget memory_budget_mb",
+    "memory.limit": "memory_limit max_memory max_memory_gb max_memory_mb",
     "supervise.max_restarts": "max_retries retries num_restarts",
 }
 
@@ -294,7 +296,8 @@ def value_here(name: str, key: str, value: Any) -> Any:
         if value:
             raise Untranslatable(f"{key} is a number of documents")
         return 0
-    if key == "memory.budget" and isinstance(value, int | float) and name.endswith(("_mb", "_gb")):
+    sizes = key in ("memory.budget", "memory.limit") and isinstance(value, int | float)
+    if sizes and name.endswith(("_mb", "_gb")):
         return f"{value}{'MiB' if name.endswith('_mb') else 'GiB'}"
     if isinstance(value, str):
         return _VALUES.get(key, {}).get(words(value), value)

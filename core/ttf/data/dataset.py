@@ -162,6 +162,13 @@ class Queries:
         lengths = None if self.lengths is None else self.lengths[rows]
         will_need(self.context, self._steps(rows, lengths)[0].reshape(-1))
 
+    def context_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The distinct context rows of some queries, ascending; none if they are stored vectors."""
+        if self.context is None:
+            return np.empty(0, np.int64)
+        lengths = None if self.lengths is None else self.lengths[rows]
+        return np.unique(self._steps(rows, lengths)[0])
+
     def check_steps(self, rows: NDArray[np.int64]) -> None:
         """Raises BadData that names the first row with a step outside the context."""
         if self.context is not None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ttf.contracts import VectorSource
 from ttf.data.dataset import Dataset, Queries, Split
 from ttf.data.finite import require_finite_documents, require_finite_queries
+from ttf.data.items import Items
 from ttf.data.vectors import FLOATS, row_norms, to_float32, unit_rows
 from ttf.errors import BadData
 
@@ -38,6 +39,9 @@ _REPEATED_SHARE: Final = 0.1
 
 def look(data: Dataset) -> Iterator[str]:
     """Messages for the user. Raises BadData for vectors that cannot be trained on."""
+    if isinstance(data.bank, Items):
+        yield from _repeated(data)
+        return
     for split in (data.train, data.val):
         rows = _sampled(len(split), split.queries.length * split.queries.dim)
         x = split.batch(rows).x

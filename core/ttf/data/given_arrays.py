@@ -170,6 +170,11 @@ def given_queries(value: Any, lengths: Any) -> GivenRows:
 
 def as_numpy(value: Any, where: str) -> NDArray[Any]:
     """An array, a frame, or a tensor of any device, as numbers or strings. Raises BadData."""
+    if np.ma.is_masked(value):
+        raise BadData(
+            f"{where} is a masked array with values that do not count, which ttf would read as numbers.",
+            hint="Fill them, or leave those rows out: array.filled(0), array[~array.mask.any(1)].",
+        )
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # numpy has no such type

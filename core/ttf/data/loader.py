@@ -1,8 +1,8 @@
 """The gather thread: reads the next steps' rows while the current one is computed.
 
 One thread is enough: a gather is a copy from mapped pages, about a millisecond per ten megabytes,
-and it releases the interpreter lock. Micro-batches go through a short queue, so memory holds a few
-of them however large the optimizer step is.
+and it releases the interpreter lock. Micro-batches go through a short queue (`ttf.data.ahead`), so memory
+holds a few of them however large the optimizer step is.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.data.ahead import Ahead, AheadQueue
 from ttf.data.dataset import Dataset, QueryBatch, Split
 from ttf.data.order import Order, key, uniform
 from ttf.data.vectors import Buffers
 
-QUEUE_LENGTH = 2
 _AHEAD_BYTES = 64 << 20
 _AHEAD_STEPS = 8
 
@@ -42,6 +43,17 @@ class StepHead:
     doc_ids: NDArray[np.int64]
     docs: NDArray[np.float32]
     num_mined: int
+    # What this step and the coming ones need of trained tables; every step is told once.
+    coming: tuple[Needed, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """The rows of trained tables that a step needs; ascending, distinct."""
+
+    step: int
+    documents: NDArray[np.int64]
+    items: NDArray[np.int64]  # Of the queries.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +84,12 @@ def head_of(
     read_documents: Callable[[NDArray[np.int64]], NDArray[np.float32]],
     draw: DrawNegatives | None,
 ) -> StepHead:
+    drawn = drawn_of(step, split, order, draw)
+    return replace(drawn, docs=read_documents(drawn.doc_ids))
+
+
+def drawn_of(step: int, split: Split, order: Order, draw: DrawNegatives | None) -> StepHead:
+    """A step's head without the vectors of its documents."""
     rows = order.rows(step)
     known = split.known(rows)
     targets = choose_targets(known, rows, order.seed, step)
@@ -82,14 +100,13 @@ def head_of(
         mined = mined[mined >= 0]
         num_mined = len(mined)
         offered = np.concatenate([targets, mined])
-    doc_ids = np.unique(offered)
     return StepHead(
         step=step,
         rows=rows,
         known=known,
         targets=targets,
-        doc_ids=doc_ids,
-        docs=read_documents(doc_ids),
+        doc_ids=np.unique(offered),
+        docs=np.empty((0, 0), np.float32),
         num_mined=num_mined,
     )
 
@@ -102,21 +119,42 @@ class StepReader:
     order: Order
     read_documents: Callable[[NDArray[np.int64]], NDArray[np.float32]]
     micro_batch: int
+    ahead: Ahead = field(default_factory=Ahead)
+    announced: int = 0  # Steps whose rows of trained tables are told beforehand; 0: no table.
 
     def load(self, start: int, stop: int, draw: DrawNegatives | None) -> Loader:
+        untold = iter(range(start, stop))
         return Loader(
-            partial(self.head, draw),
+            partial(self.head, draw, untold, start + self.announced),
             self.data.train,
             self.micro_batch,
             start,
             stop,
             self.order.rows,
+            self.ahead,
         )
 
-    def head(self, draw: DrawNegatives | None, step: int) -> StepHead:
+    def head(
+        self, draw: DrawNegatives | None, untold: Iterator[int], first_ahead: int, step: int
+    ) -> StepHead:
         # A mapped file that was cut kills the process when it is touched: look first.
         self.data.check_unchanged()
-        return head_of(step, self.data.train, self.order, self.read_documents, draw)
+        head = head_of(step, self.data.train, self.order, self.read_documents, draw)
+        if not self.announced:
+            return head
+        # At the first step of a window all that are ahead, then one more at each step.
+        count = 1 + self.announced if step + self.announced == first_ahead else 1
+        coming = tuple(self._needed(draw, each) for each in islice(untold, count))
+        return replace(head, coming=coming)
+
+    def _needed(self, draw: DrawNegatives | None, step: int) -> Needed:
+        drawn = drawn_of(step, self.data.train, self.order, draw)
+        return needed_by(drawn, self.data.train)
+
+
+def needed_by(drawn: StepHead, split: Split) -> Needed:
+    items = split.queries.context_rows(split.keep[drawn.rows])
+    return Needed(step=drawn.step, documents=drawn.doc_ids, items=items)
 
 
 class Loader:
@@ -130,8 +168,10 @@ class Loader:
         start: int,
         stop: int,
         rows_of: Callable[[int], NDArray[np.int64]] | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
-        """`rows_of`: the rows of any step; if given, later steps are read ahead from a disk."""
+        """`rows_of`: the rows of any step; if given, later steps are read ahead from a disk.
+        `ahead`: how many micro-batches are held before they are asked for."""
         self._make_head = make_head
         self._rows_of = rows_of
         self._announced_step = start
@@ -140,7 +180,8 @@ class Loader:
         self._split = split
         self._micro_batch = micro_batch
         self._steps = range(start, stop)
-        self._queue: queue.Queue[Any] = queue.Queue(maxsize=QUEUE_LENGTH)
+        # Arrays of a longer queue are not lent again once it is shorter.
+        self._queue: AheadQueue = (ahead or Ahead()).queue(self._buffers.give_back)
         self._closing = threading.Event()
         # A daemon: a read from a network disk that hangs cannot be ended, and must not keep a run
         # alive that is over.
@@ -169,7 +210,7 @@ class Loader:
             try:
                 # With a timeout: a signal handler runs between two waits, on every platform, and a
                 # loader that was closed by another thread puts nothing any more.
-                item = self._queue.get(timeout=0.5)
+                item = self._queue.get(0.5)
             except queue.Empty:
                 continue
             self._waited_s += time.perf_counter() - began
@@ -186,13 +227,17 @@ class Loader:
                 self._put(head)
                 self._read_ahead(step, len(head.rows))
                 for start in range(0, len(head.rows), self._micro_batch):
-                    stop = min(start + self._micro_batch, len(head.rows))
-                    queries = self._split.batch(head.rows[start:stop], self._buffers)
-                    self._put(MicroBatch(start=start, stop=stop, queries=queries))
+                    read = partial(self._read, head, start)
+                    self._put(read(), read)
                     if self._closing.is_set():
                         return
         except BaseException as error:  # noqa: BLE001 - raised again in the iterating thread
             self._put(error)
+
+    def _read(self, head: StepHead, start: int) -> MicroBatch:
+        stop = min(start + self._micro_batch, len(head.rows))
+        queries = self._split.batch(head.rows[start:stop], self._buffers)
+        return MicroBatch(start=start, stop=stop, queries=queries)
 
     def _read_ahead(self, step: int, samples: int) -> None:
         # Starts reading the next steps' queries, if recent ones had to wait for a disk.
@@ -206,22 +251,17 @@ class Loader:
             self._announced_step += 1
             self._split.will_need(self._rows_of(self._announced_step))
 
-    def _put(self, item: Any) -> None:
+    def _put(self, item: Any, again: Callable[[], Any] | None = None) -> None:
         while not self._closing.is_set():
-            try:
-                self._queue.put(item, timeout=0.1)
+            if self._queue.put(item, 0.1, again):
                 return
-            except queue.Full:
-                continue
 
     def close(self) -> None:
         self._closing.set()
         # The thread may wait for room in the queue: take items out until it ends.
         while self._thread.is_alive():
-            try:
-                self._queue.get_nowait()
-            except queue.Empty:
-                self._thread.join(timeout=0.05)
+            self._queue.clear()
+            self._thread.join(timeout=0.05)
 
     def __enter__(self) -> Self:
         return self

@@ -25,6 +25,7 @@ from ttf.data.dataset import (
     queries_of,
     vectors_of,
 )
+from ttf.data.items import Items
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.val_split import draw_val
@@ -93,7 +94,15 @@ class Opening:
         config = self._config
         ids = rows = None
         source: VectorSource
-        if config.bank is not None:
+        if config.items is not None:
+            if config.bank is not None:
+                raise ConfigError(
+                    "data.items and data.bank cannot be used together: items have no stored vectors.",
+                    hint="To train a vector for each document of a bank: --doc-tower embedding.",
+                )
+            source = Items(config.items, config.item_width)
+            at = VectorRef(source.uri, source.name, "items")  # its rows are trained: never opened
+        elif config.bank is not None:
             arrays = self._arrays(config.bank)
             source = vectors_of(arrays.store, config.names)
             ids = bank_ids(arrays, source.shape[0], self.notes.append)
@@ -129,6 +138,8 @@ class Opening:
         config = self._config
         if config.context:
             return vectors_of(self.store(config.context), config.names)
+        if config.items is not None:
+            return self.bank.bank
         self.notes.append(
             f"seq_* of {config.pairs} contain row numbers, and no --context was given, so ttf "
             "reads these rows from the bank. If they belong to another file, the run cannot "
@@ -234,7 +245,7 @@ class Opening:
 
     def _known(self, name: str, count: int) -> pos.Positives:
         pairs = self.pairs
-        own_bank = self._config.bank is None
+        own_bank = self._config.bank is None and self._config.items is None
         if own_bank and f"pos_{name}" in pairs:
             self.notes.append(
                 f"pos_{name} is not used: it contains row numbers of a bank, and no bank was given."

@@ -170,9 +170,14 @@ class Buffers:
     """
 
     def __init__(self) -> None:
-        self._free: dict[int, deque[mmap.mmap]] = {}
+        # In a list, for the callbacks of arrays: they must not hold this object.
+        self._free: list[dict[int, deque[mmap.mmap]]] = [{}]
         self._lent: dict[int, weakref.ref[NDArray[Any]]] = {}
         self._numbers = itertools.count()
+
+    def give_back(self) -> None:
+        """Returns what is not lent to the system, and what is lent as soon as it comes back."""
+        self._free[0] = {}
 
     def rows(self, shape: tuple[int, ...], dtype: DType = "float32") -> NDArray[Any]:
         """Rows to be filled: they hold old data."""
@@ -180,7 +185,8 @@ class Buffers:
         size = math.prod(shape) * held.itemsize
         if size < _WORTH_KEEPING:
             return empty_rows(shape, dtype)
-        free = self._free.setdefault(size, deque())
+        every = self._free
+        free = every[0].setdefault(size, deque())
         try:
             memory = free.pop()
         except IndexError:
@@ -190,7 +196,8 @@ class Buffers:
 
         def back(_: weakref.ref[NDArray[Any]]) -> None:
             lent.pop(number, None)
-            free.append(memory)
+            if every[0].get(size) is free:
+                free.append(memory)
 
         # Views and tensors refer to `array`, which refers to `memory`: while one lives, all do.
         lent[number] = weakref.ref(array, back)

@@ -131,8 +131,9 @@ def repeated(call: Call, times: int) -> Call:
 # --- bits ------------------------------------------------------------------------------------------
 
 # Version of our own arithmetic. Raise it with every change after which an unchanged configuration
-# gives other bits. 2: the candidates of a step are padded (docs/decisions/0018).
-ARITHMETIC: Final = 2
+# gives other bits. 2: the candidates of a step are padded (docs/decisions/0018). 3: the temperature
+# falls (loss.temperature_schedule).
+ARITHMETIC: Final = 3
 
 # (B, I, C): a step of a recurrent tower, logits, a short inner dimension, one row. No size is a
 # multiple of a vector, because kernels differ in what they do with the rest.

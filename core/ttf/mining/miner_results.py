@@ -7,8 +7,6 @@ and a manifest of their hashes, written whole or not at all.
 
 from __future__ import annotations
 
-import contextlib
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,144 +15,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.sources import open_ref
-from ttf.data.vectors import npy_header
-from ttf.errors import ArtifactDamaged, BadAnswer, storage_error
+from ttf.errors import ArtifactDamaged, BadAnswer
 from ttf.mining.checked_answers import check_answers
+from ttf.mining.growing_arrays import GrowingArrays, Layout
 from ttf.mining.job import MiningJob, MiningReport
-from ttf.rundir.confined import open_inside, read_json, write_inside
-from ttf.rundir.durable import OpenFile, fsync_dir, fsync_file, write_json, write_manifest
-from ttf.rundir.removing import folder_written_whole, remove_if_there
+from ttf.rundir.durable import OpenFile, write_manifest
+from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import ARRAYS, MANIFEST, TABLE_AREA, verified_table
 
-PROGRESS: Final = "progress.json"
 IDS: Final = "ids.npy"
 SCORES: Final = "scores.npy"
-_DTYPES: Final[dict[str, np.dtype[Any]]] = {IDS: np.dtype("<i8"), SCORES: np.dtype("<f4")}
+ANSWERS_AREA: Final = "answers"
 _ROWS: Final = 8192
 _TABLE_TYPES: Final = tuple(map(np.dtype, ("int64", "int64", "float32", "float32")))
 
 
 class Journal:
-    """`ids.npy` and `scores.npy`, filled from the top. `progress.json` holds the number of rows,
-    and is written after the rows are durable. Complete files are ordinary .npy files."""
+    """`ids.npy` and `scores.npy`, filled chunk by chunk: see `ttf.mining.growing_arrays`."""
 
-    def __init__(self, folder: Path, shape: tuple[int, int], key: str) -> None:
+    def __init__(self, folder: Path, arrays: GrowingArrays) -> None:
         self._folder = folder
-        self._shape = shape
-        self._key = key
-        self._chunks: list[dict[str, Any]] = []
+        self._arrays = arrays
 
     @classmethod
     def open(cls, folder: Path, shape: tuple[int, int], key: str) -> Self:
-        """Continues the journal in `folder` if it has the same key and reads back; else starts a
-        new one."""
-        journal = cls(folder, shape, key)
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            if not journal._resume():
-                journal._start()
-        except OSError as error:
-            raise storage_error(error, str(folder)) from error
-        return journal
+        """Continues the journal in `folder` if it has the same key; else starts a new one."""
+        return cls(folder, GrowingArrays.open(folder, folder, _layouts(shape), key, ANSWERS_AREA))
 
     @classmethod
     def finished(cls, folder: Path, shape: tuple[int, int], key: str) -> Self | None:
         """A complete journal whose rows read back as written; None if there is none. Changes
         nothing."""
-        journal = cls(folder, shape, key)
-        try:
-            whole = journal._resume() and journal.done == shape[0]
-            whole = whole and all(
-                journal.path(name).stat().st_size == journal._offset(name, shape[0])
-                for name in _DTYPES
-            )
-        except OSError:
-            return None
-        return journal if whole else None
+        found = GrowingArrays.finished(folder, folder, _layouts(shape), key, ANSWERS_AREA)
+        return None if found is None else cls(folder, found)
 
     @staticmethod
     def forget(folder: Path) -> None:
         """Discards the journal: the next attempt starts from nothing."""
-        with contextlib.suppress(OSError):  # then it cannot be continued either
-            remove_if_there(folder / PROGRESS, folder)
+        GrowingArrays.forget(folder)
 
     def rows(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        # Read, not mapped: if a file is cut meanwhile, this raises and is no SIGBUS.
-        with open_inside(self.path(name), self._folder) as file:
-            file.seek(self._offset(name, start))
-            found = np.fromfile(file, _DTYPES[name], (stop - start) * self._shape[1])
-        return found.reshape(-1, self._shape[1])
+        return self._arrays.rows(name, start, stop)
 
     @property
     def done(self) -> int:
-        return sum(int(chunk["queries"]) for chunk in self._chunks)
+        return self._arrays.done
 
     def append(self, ids: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         """Adds the next queries' answers; they are durable on return. Raises StorageError."""
-        chunk: dict[str, Any] = {"queries": len(ids)}
-        try:
-            answers: dict[str, NDArray[Any]] = {IDS: ids, SCORES: scores}
-            for name, values in answers.items():
-                data = values.astype(_DTYPES[name], copy=False).tobytes()
-                chunk[name] = zlib.crc32(data)
-                with write_inside(self.path(name), self._folder) as file:
-                    file.seek(self._offset(name, self.done))
-                    file.write(data)
-                    file.flush()
-                    fsync_file(file.fileno())
-        except OSError as error:
-            raise storage_error(error, str(self._folder)) from error
-        self._chunks.append(chunk)
-        self._write_progress()
+        self._arrays.append(ids, scores, durable=True)
 
     def path(self, name: str) -> Path:
         return self._folder / name
 
-    def _start(self) -> None:
-        self._chunks = []
-        remove_if_there(self._folder / PROGRESS, self._folder)
-        for name in _DTYPES:
-            with write_inside(self.path(name), self._folder, anew=True) as file:
-                file.write(self._header(name))
-                file.flush()
-                fsync_file(file.fileno())
-        fsync_dir(self._folder)
-        self._write_progress()
 
-    def _resume(self) -> bool:
-        try:
-            progress = read_json(self._folder / PROGRESS, self._folder)
-            self._chunks = list(progress["chunks"])
-            same = (progress["key"], progress["shape"]) == (self._key, list(self._shape))
-            same = same and all(0 < chunk["queries"] <= self._shape[0] for chunk in self._chunks)
-            same = same and self.done <= self._shape[0]
-            return same and all(self._reads_back(name) for name in _DTYPES)
-        except (FileNotFoundError, ArtifactDamaged, KeyError, TypeError):
-            return False
-
-    def _reads_back(self, name: str) -> bool:
-        """True if the finished rows of a file are as written."""
-        row = self._shape[1] * _DTYPES[name].itemsize
-        with open_inside(self.path(name), self._folder) as file:
-            if file.read(self._offset(name, 0)) != self._header(name):
-                return False
-            return all(
-                zlib.crc32(file.read(int(chunk["queries"]) * row)) == chunk[name]
-                for chunk in self._chunks
-            )
-
-    def _write_progress(self) -> None:
-        write_json(
-            self._folder / PROGRESS,
-            {"key": self._key, "shape": list(self._shape), "chunks": self._chunks},
-        )
-
-    def _header(self, name: str) -> bytes:
-        return npy_header(self._shape, _DTYPES[name])
-
-    def _offset(self, name: str, rows: int) -> int:
-        return len(self._header(name)) + rows * self._shape[1] * int(_DTYPES[name].itemsize)
+def _layouts(shape: tuple[int, int]) -> dict[str, Layout]:
+    return {IDS: Layout(shape, "<i8"), SCORES: Layout(shape, "<f4")}
 
 
 # --- the report of a search -----------------------------------------------------------------------

@@ -104,6 +104,7 @@ class Searcher:
             key = folder_key({**made_from, "k": k, "queries": _digest(Path(job.queries))})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
             earlier = journal.done
+            progress(earlier, len(queries))  # before the index is ready, which may take long
             index, build_s, search_s, tally = None, 0.0, 0.0, None
             if earlier < len(queries):
                 ready = self._make_ready(job, made_from, say)

@@ -29,7 +29,10 @@ TREE: Final = "TTF_TREE"
 WORKER: Final = "TTF_WORKER"
 # glibc gives each of a process's threads an arena, up to eight for each processor, and cannot return
 # what is freed in the middle of one: 120 MB of an idle miner's 330, other figures after each round.
-_ARENAS: Final = {"MALLOC_ARENA_MAX": "2"}
+# numpy asks for huge pages for arrays of 4 MB and more. They lie in malloc's heap, where the kernel
+# fills the holes that were given back with huge pages again, minutes later: memory grows while a
+# process does nothing (docs/decisions/0018). Without them a run takes as long.
+_ALLOCATION: Final = {"MALLOC_ARENA_MAX": "2", "NUMPY_MADVISE_HUGEPAGE": "0"}
 # No session has this number, so `tree_members` finds members by their mark only.
 NO_SESSION: Final = 2**31 - 1
 _SHARED_MEMORY: Final = Path("/dev/shm")
@@ -200,7 +203,7 @@ def inherited(*, again: bool = False) -> dict[str, str]:
 
     Leaves out KMP_DUPLICATE_LIB_OK: it turns an abort ("OMP: Error #15") into what the runtime
     itself calls "crashes or silently incorrect results". Leaves out the failpoint if the child
-    replaces a process that died. Limits the arenas of glibc's malloc, unless the user has.
+    replaces a process that died. Sets how memory is allocated, unless the user has.
     """
     left_out = {"KMP_DUPLICATE_LIB_OK"}
     if again and not os.environ.get("TTF_FAILPOINT_EVERY"):
@@ -208,7 +211,7 @@ def inherited(*, again: bool = False) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     # Python sets up its own folders; what somebody added to sys.path holds plugins.
     path = os.pathsep.join(dict.fromkeys(p for p in sys.path if p and not _is_pythons_own(p)))
-    return {**_ARENAS, **kept, **({"PYTHONPATH": path} if path else {})}
+    return {**_ALLOCATION, **kept, **({"PYTHONPATH": path} if path else {})}
 
 
 def _is_pythons_own(path: str) -> bool:

@@ -33,10 +33,11 @@ class CalibrationFacts(CalibrationSummary, total=False):
 
 
 def calibration_facts(model: Path, weights_sha256: str | None) -> CalibrationFacts:
-    """Of the folder `model/` of a run; empty if there are none, or none of these weights."""
+    """Of the folder `model/` of a run; empty if there are none, or none of these
+    weights, or they do not say whether it is on."""
     facts = typed(found_json(model / CALIBRATION, model.parent), CalibrationFacts)
     same = weights_sha256 is not None and facts.get("weights_sha256") == weights_sha256
-    return facts if same else {}
+    return facts if same and "on" in facts else {}
 
 
 def shown(facts: CalibrationFacts) -> CalibrationSummary:

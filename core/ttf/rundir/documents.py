@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, TypedDict
 
 from ttf.rundir.calibration_facts import CalibrationSummary
+from ttf.rundir.memory_facts import GovernorLine, MemorySummary
 
 # Of the files of a run's folder, in manifest.json as `format`. A version that writes files which an
 # earlier one would read wrongly has a higher number.
@@ -63,6 +64,7 @@ class Summary(TypedDict, total=False):
     wall_s: float
     peak_anon_mb: float
     predicted_anon_mb: float  # The peak as `--plan` predicts it.
+    memory: MemorySummary
     deviations: list[str]
     notes: list[str]  # What one must know to judge the result.
     miner: str
@@ -249,7 +251,7 @@ class ProbeLine(TypedDict, total=False):
     seconds: float
 
 
-MetricsLine = StepLine | EvalLine | MiningLine | CheckpointLine | ProbeLine
+MetricsLine = StepLine | EvalLine | MiningLine | CheckpointLine | ProbeLine | GovernorLine
 
 # By the `type` of the line.
 METRICS_LINES: Final[dict[str, type[MetricsLine]]] = {
@@ -258,6 +260,7 @@ METRICS_LINES: Final[dict[str, type[MetricsLine]]] = {
     "mining": MiningLine,
     "checkpoint": CheckpointLine,
     "probe": ProbeLine,
+    "memory": GovernorLine,
 }
 
 

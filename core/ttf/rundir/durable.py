@@ -162,7 +162,7 @@ class OpenFile:
     def write(self, data: bytes | memoryview) -> int:
         """Writes all bytes, in as many calls as needed. After a failure the same bytes can be
         written again: they go to the same position."""
-        self.size = _write_at(self._fd, self.path, self.area, self.size, data)
+        self.size = write_at(self._fd, self.path, self.area, self.size, data)
         self._digest.update(data)
         return memoryview(data).nbytes
 
@@ -222,7 +222,13 @@ class PlacedFile:
         self.write_at(size - 1, b"\0")  # not truncate: what is written is what passes here
 
     def write_at(self, position: int, data: bytes | memoryview) -> None:
-        _write_at(self.fd, self.path, self.area, position, data)
+        write_at(self.fd, self.path, self.area, position, data)
+
+    def will_need(self, position: int, size: int) -> None:
+        """Starts reading what is about to be written in small parts: a part of a page can only be
+        written once the page is in memory."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fd, position, size, os.POSIX_FADV_WILLNEED)
 
     def sync(self) -> None:
         fsync_file(self.fd, self.path, self.area)
@@ -233,8 +239,9 @@ class PlacedFile:
             os.close(fd)
 
 
-def _write_at(fd: int, path: Path, area: str, position: int, data: bytes | memoryview) -> int:
-    """Writes all bytes, in as many calls as needed; returns the position after them."""
+def write_at(fd: int, path: Path, area: str, position: int, data: bytes | memoryview) -> int:
+    """Writes all bytes, in as many calls as needed; returns the position after them. Raises
+    OSError."""
     left = memoryview(data).cast("B")
     while left:
         chunk = left[:_CHUNK_BYTES]

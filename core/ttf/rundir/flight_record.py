@@ -52,6 +52,9 @@ _SPENT_AT: Final = 2560
 # Bytes of the device, and when they were read in monotonic ns (0: the device has none).
 _DEVICE: Final = struct.Struct("<QQq")
 _DEVICE_AT: Final = 2576
+# How much of long work between two steps is on the disk, where the next process goes on.
+_KEPT: Final = struct.Struct("<Q")
+_KEPT_AT: Final = 2608
 
 
 class Phase(IntEnum):
@@ -97,6 +100,8 @@ class Flight:
     mined_for: int = 0  # Steps until the next mining is due, counted from `mined_step`.
     allocated: int | None = None  # Bytes of the device; None: it has no memory of its own.
     cached: int | None = None  # All that torch took from it.
+    # How much of an unfinished mining round or calibration is on the disk; comparable within one.
+    kept_work: int = 0
 
     @property
     def batch_of_epoch(self) -> int | None:
@@ -156,6 +161,11 @@ class FlightRecorder:
             cached = memory.get("reserved", memory.get("driver", memory["allocated"]))
             values = (memory["allocated"], cached, time.monotonic_ns())
             _DEVICE.pack_into(self._map, _DEVICE_AT, *values)
+
+    def keeps(self, work: int) -> None:
+        """How much of a mining round, or of the calibration, the next process would not repeat; 0
+        when it is over."""
+        _KEPT.pack_into(self._map, _KEPT_AT, work)
 
     def takes(self, total_steps: int) -> None:
         _TOTAL.pack_into(self._map, _TOTAL_AT, total_steps)
@@ -284,6 +294,7 @@ def _decode(data: bytes | bytearray | mmap.mmap) -> Flight:
         in_between_s=in_between / 1e9,
         allocated=allocated if read_at else None,
         cached=cached if read_at else None,
+        kept_work=_KEPT.unpack_from(data, _KEPT_AT)[0],
     )
 
 

@@ -129,6 +129,9 @@ class Died:
     retry: bool = True  # False: a restart cannot help (bad data, a non-finite loss)
     lived: Life | None = None  # None: it was not ready for its first step
     plugin: PluginWork | None = None  # it died in this plugin's code
+    # How much is on the disk of the mining round or calibration in which it died: the next trainer
+    # goes on there. Comparable within one.
+    kept_work: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

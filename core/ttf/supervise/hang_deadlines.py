@@ -44,8 +44,9 @@ def _deadlines(state: State, trainer: Trainer) -> Iterator[Deadline]:
         if not trainer.survives_said:
             text = (
                 f"ttf killed the trainer {_seconds(KILL_GRACE_S)} ago, but its process still "
-                "exists, because the kernel is waiting for a disk or a device. ttf can restart "
-                "the trainer only after the process has ended. Another signal ends the supervisor."
+                "exists: the kernel is waiting for a disk or a device, a debugger holds it, or its "
+                "control group is frozen. ttf can restart the trainer only after the process has "
+                "ended. Another signal ends the supervisor."
             )
             yield Deadline(at=trainer.killed_at + KILL_GRACE_S, missed="kill", text=text)
         return

@@ -1,6 +1,8 @@
 """What follows a death: an unchanged restart, a restart with a remedy, an error, or giving up; and how
 often the next trainer saves.
 
+Progress is a newer checkpoint, or more on the disk of a mining round or calibration (`kept_work`).
+
 A checkpoint costs C seconds, a death costs the steps since the last one. With a mean time M between
 deaths, Young's interval sqrt(2 C M) loses least (https://doi.org/10.1145/361147.361115). It assumes
 that C is small beside M; here half of a life is the longest, so that a trainer that lives as long as
@@ -46,6 +48,7 @@ FROM_OUTSIDE: Final = frozenset(
 MOST_REMEDIES: Final = 24
 LONGEST_DELAY_S: Final = 30.0
 _MOST_LISTED: Final = 20
+_WORK: Final = {"mining": "mining round", "calibrate": "calibration"}
 REMEMBERED: Final = 8  # lives; earlier ones say little about now
 # A trainer that lives on is told a longer interval only if it is so many times as long.
 _WORTH_SAYING: Final = 2
@@ -115,8 +118,9 @@ def shown(remedy: Remedy) -> str:
 
 
 def _with_strike(state: State, died: Died) -> State:
-    """Adds the death to the state. A newer checkpoint since the last death resets the counters,
-    unless it only came nearer to the same crash."""
+    """Adds the death to the state. A newer checkpoint since the last death resets the counters, and
+    so does more finished work of a mining round or calibration; unless it only came nearer to the
+    same crash."""
     trainer, history = state.trainer, state.history
     wall = 0.0 if trainer is None else max(0.0, died.now - trainer.started_at)
     strike = Strike(
@@ -126,14 +130,18 @@ def _with_strike(state: State, died: Died) -> State:
         phase=died.phase,
         checkpoint_step=died.checkpoint_step,
         outcome="",
+        kept_work=died.kept_work,
     )
     newer = died.checkpoint_step > state.best_checkpoint
-    progress = newer and (not state.strikes or strike.place != state.strikes[-1].place)
+    best_work = max(state.best_work, (died.step, died.kept_work) if died.kept_work else (-1, 0))
+    further = newer or best_work > state.best_work
+    progress = further and (not state.strikes or strike.place != state.strikes[-1].place)
     return replace(
         after_life(state, died.lived, saved=newer),
         trainer=None,
         strikes=(*state.strikes, strike),
         best_checkpoint=max(state.best_checkpoint, died.checkpoint_step),
+        best_work=best_work,
         restarts=0 if progress else state.restarts,
         remedies_in_a_row=0 if progress else state.remedies_in_a_row,
         history=replace(
@@ -205,6 +213,8 @@ def _unchanged(state: State, died: Died) -> tuple[State, Spawn]:
     )
     going_on = f"ttf restarts the run from {_restart_point(died)} unchanged{when}"
     because = f"{_describe(died)}: {going_on} ({count}){shorter(state)}."
+    if died.kept_work:
+        because += f" What is finished of the {_WORK.get(died.phase, 'work')} is not repeated."
     spawn = Spawn(
         delay_s=delay, overlay=state.overlay, save_every=state.save_every, because=because
     )

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ttf.errors import StorageError
@@ -20,8 +21,9 @@ from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
 from ttf.incidents.remedies import command, remedies_for
 from ttf.machine.memory._linux import descendants
+from ttf.machine.memory.run_limit import AUTO, run_limit
 from ttf.machine.memory.tree import Device, Place
-from ttf.machine.memory.watch import Gauge, MemoryCurve
+from ttf.machine.memory.watch import Gauge, MemoryCurve, Reading
 from ttf.process.child import Child
 from ttf.process.conversation import GRACE_S, Conversation, wait
 from ttf.process.error_document import ErrorDocument
@@ -44,7 +46,7 @@ from ttf.supervise.events import (
     Suspended,
     now,
 )
-from ttf.text.numbers import moment
+from ttf.text.numbers import moment, size
 
 if TYPE_CHECKING:
     from ttf.incidents.backtrace import NativeStacks
@@ -203,6 +205,7 @@ class RunningTrainer:
     def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
         self.witness.inputs = look_at(message["inputs"])
+        self.curve.limit_of = partial(run_limit, self.flat["memory.limit"], pid=self.child.pid)
         settings = _settings({key: self.flat[f"supervise.{key}"] for key in _SECTION})
         remedies = remedies_for("memory-limit", self.flat, phase=self._seen.phase)
         return Configured(now=now(), settings=settings, flat=self.flat, memory_remedies=remedies)
@@ -232,9 +235,17 @@ class RunningTrainer:
                 if self._native is not None:
                     self._native.look([self.child.pid, *descendants(self.child.pid)])
                 self._next_notes = now() + NOTES_EVERY_S
-            reading = self._gauge.read()
+            reading = max(self._gauge.read(), self._own_limit(), key=lambda found: found.share)
             yield Pressure(now=now(), share=reading.share, text=reading.text)
         self.flight.tell_memory(self.curve.held_bytes, self.curve.peak_bytes)
+
+    def _own_limit(self) -> Reading:
+        """The use of memory.limit by all processes of the run; no share while it is unknown, or
+        where the gauge measures it."""
+        limit, held = self.curve.limit, self.curve.held_bytes
+        share = held / limit.bytes if self.flat.get("memory.limit", AUTO) != AUTO else 0.0
+        text = f"{size(held)} of {size(limit.bytes)}, {limit.source}"
+        return Reading(share, held, limit.bytes, limit.source, text)
 
     # --- ending -----------------------------------------------------------------------------
 
@@ -278,6 +289,7 @@ class RunningTrainer:
             retry=finding.ends_with is None,
             lived=lived(death.flight),
             plugin=None if death.flight is None else death.flight.plugin,
+            kept_work=0 if death.flight is None else death.flight.kept_work,
         )
         return finding, died
 

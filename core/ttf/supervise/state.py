@@ -24,11 +24,12 @@ class Strike:
     phase: str
     checkpoint_step: int
     outcome: str  # what was done about it
+    kept_work: int = 0
 
     @property
-    def place(self) -> tuple[str, int, str]:
+    def place(self) -> tuple[str, int, str, int]:
         # Two strikes at the same place are the same crash.
-        return self.name, self.step, self.phase
+        return self.name, self.step, self.phase, self.kept_work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,8 @@ class State:
     restarts: int = 0  # unchanged restarts in a row without progress
     remedies_in_a_row: int = 0  # remedies applied since the newest checkpoint
     best_checkpoint: int = -1  # highest step of an intact checkpoint at any death
+    # The farthest unfinished work at any death: its step, and how much of it is kept.
+    best_work: tuple[int, int] = (-1, 0)
     lives: tuple[Life, ...] = ()  # of the last trainers that died
     save_cost_s: float = 0.0  # of the newest checkpoint; 0: none was made yet
     save_every: int = 0  # as the trainer was told, see `restart_rules.py`

@@ -152,6 +152,16 @@ def parse_bytes(value: str) -> int:
         return _bad_size(value)
 
 
+def percent(value: str) -> float | None:
+    """The share that '60%' means; None for other texts.
+
+    >>> percent("60%"), percent("512MiB")
+    (0.6, None)
+    """
+    found = re.fullmatch(r"\s*(\d{1,4}(?:\.\d+)?)\s*%\s*", value)
+    return None if found is None else float(found[1]) / 100
+
+
 def _bad_size(value: str) -> int:
     raise ValueError(
         f"not a size: {value!r}; write a number of bytes, or for example '512MiB' or '1.5GB'"

@@ -72,13 +72,14 @@ def calibrate_run(
     *,
     allow_remote: bool = False,
 ) -> CalibratedRun:
-    from ttf.training.inference import open_run
+    from ttf.training.open_run import open_run
 
     folder = RunFolder.existing(run_dir)
     with (
         folder,
         folder.writing(),
         open_run(run_dir, pairs=pairs, bank=bank, allow_remote=allow_remote) as model,
+        model.borrowed(),
     ):
         subject = model.subject(folder)
         keeps_strength = bank is not None and pairs is None

@@ -14,6 +14,7 @@ from ttf.contracts import TowerCost
 from ttf.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ttf.config.evaluation_schema import EvaluateConfig
     from ttf.config.schema import MinerConfig
     from ttf.data.dataset import Dataset
     from ttf.data.order import Order
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ENOUGH_CANDIDATES: Final = 1024
 MEMORY_BANK_MOST: Final = 50_000
 MINED: Final = 4
+LEAST_PATIENCE: Final = 3
 # Below, a matrix finds as much as an MLP, and more on text from one encoder.
 FEW_PAIRS: Final = 500
 # Forward and backward take three times the work of a forward.
@@ -188,6 +190,16 @@ def choose_evaluations(work: Work) -> tuple[str | int, str]:
     else:
         return "end", _costs(2, work)
     return ("epoch" if epochs == 1 else epochs * each), _costs(number, work)
+
+
+def choose_patience(planned: int, evaluate: EvaluateConfig, *, gates: bool) -> tuple[int, str]:
+    """`planned`: evaluations of the run."""
+    if gates:
+        return 0, "the run must reach all gates"
+    if not evaluate.keep_best:
+        return 0, "the weights of the last step are kept"
+    patience = max(LEAST_PATIENCE, -(-planned // 3))
+    return patience, f"a third of {planned} evaluations, at least {LEAST_PATIENCE}"
 
 
 def _costs(number: int, work: Work) -> str:

@@ -1,8 +1,7 @@
 """Settles every "auto" of a configuration: pure functions of configuration, data and device.
 
-Two tables list the settings in order of dependence; the device cuts the optimizer step between
-them. Every value is written back with its reason, so run.toml holds what really ran.
-"""
+Two tables list the settings in order of dependence; the device cuts the optimizer step between them.
+Every value is written back with its reason, so run.toml holds what really ran."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from typing import Any, Final
 from ttf.config.resolve import Resolved, with_options, with_value
 from ttf.config.schema import RunConfig
 from ttf.contracts import BatchPlan, DevicePolicy, Precision
+from ttf.data.ahead import WHY, usual
 from ttf.data.dataset import Dataset
 from ttf.data.order import Order
 from ttf.errors import ConfigError
@@ -25,17 +25,17 @@ from ttf.training.auto_choices import (
     choose_evaluations,
     choose_memory_bank,
     choose_negatives,
-    choose_tower,
+    choose_patience,
     refuse_reuse,
     said_of_mining,
 )
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
+from ttf.training.auto_rows import KEPT_ONCE, chosen_towers
 from ttf.training.calibration.sample import is_enough, usual_sample
 from ttf.training.plan import BACKWARD, FUSED_BYTES, LEAST_BATCH, auto_batch_size
 from ttf.training.schedule import mined_steps, num_evaluations, num_refreshes, refuse_late_gates
 from ttf.training.towers import Specs, specify
 
-LEAST_PATIENCE = 3
 LEAST_STEPS_PER_EPOCH = 16
 _BUDGET = "a quarter of the memory limit, at least 1 GiB"
 _WHOLE_BANK = 'all documents are already negatives (loss.negatives = "bank")'
@@ -53,6 +53,8 @@ class Decided:
     total_steps: int
     mined_steps: int  # Those that share the first candidate table; 0 if nothing is mined.
     notes: tuple[str, ...]
+    # What `memory.limit` made smaller that changes a number of the run.
+    deviations: tuple[str, ...] = ()
 
     @property
     def config(self) -> RunConfig:
@@ -71,6 +73,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.settle(_BEFORE_THE_STEP)
     draft.plan = _step_as_cut(draft)
     draft.settle(_AFTER_THE_STEP)
+    draft.put("memory.budget", draft.budget_bytes, draft.resolved.origins["memory.budget"])
     if draft.config.miner.negatives and draft.total_steps:
         refuse_reuse(draft.config.miner, draft.specs.doc)
         draft.notes.append(said_of_mining(draft.work))
@@ -104,11 +107,12 @@ class _Draft:
         self.policy = policy
         self.pairs = len(data.train)
         self.notes: list[str] = []
-        if resolved.config.tower.query.name == AUTO:
-            name, reason = choose_tower(data)
-            self.put("tower.query.name", name, f"{SETTLED}{reason}")
-            self.notes.append(f"Query tower {name}: {reason}.")
+        for side, name, reason in chosen_towers(self.config.tower, data):
+            self.put(f"tower.{side}.name", name, f"{SETTLED}{reason}")
+            self.notes.append(f"{side.capitalize()} tower {name}: {reason}.")
         self.specs = specify(self.config.tower, data)
+        if self.specs.train_rows and self.config.evaluate.keep_best:
+            self.put("evaluate.keep_best", False, f"{SETTLED}{KEPT_ONCE}")
 
     @property
     def config(self) -> RunConfig:
@@ -365,13 +369,8 @@ def _miner(draft: _Draft) -> tuple[str, str] | None:
 
 def _patience(draft: _Draft) -> tuple[int, str]:
     config = draft.config
-    if config.gates:
-        return 0, "the run must reach all gates"
-    if not config.evaluate.keep_best:
-        return 0, "the weights of the last step are kept"
     planned = num_evaluations(draft.total_steps, config.evaluate.every, draft.order)
-    patience = max(LEAST_PATIENCE, -(-planned // 3))
-    return patience, f"a third of {planned} evaluations, at least {LEAST_PATIENCE}"
+    return choose_patience(planned, config.evaluate, gates=bool(config.gates))
 
 
 def _val_split(draft: _Draft) -> tuple[float, str] | None:
@@ -388,6 +387,7 @@ _BEFORE_THE_STEP: Final[_Table] = (
 )
 _AFTER_THE_STEP: Final[_Table] = (
     ("memory.budget", lambda draft: (draft.budget_bytes, _BUDGET)),
+    ("memory.read_ahead", lambda draft: (usual(draft.plan.accumulate), WHY)),
     ("miner.negatives", _negatives),
     ("miner.k", _candidates),
     ("loss.memory_bank", _memory_bank),

@@ -40,6 +40,7 @@ from ttf.rundir.verified_folders import (
     table_digest,
 )
 from ttf.text.shell import quoted
+from ttf.training.memory.governor import Governed
 
 if TYPE_CHECKING:
     from ttf.training.best_weights import Selection
@@ -73,6 +74,11 @@ class Snapshot:
     def table(self) -> str:
         """The candidate table that the run continues with; empty if the step needs none."""
         return str(self.progress.get("table", ""))
+
+    @property
+    def tables(self) -> dict[str, int]:
+        """The versions of the trained tables."""
+        return dict(self.progress.get("tables", {}))
 
     def copied(self) -> Snapshot:
         """A copy on the CPU that later steps do not change.
@@ -291,6 +297,7 @@ class Totals:
     # What one must know to judge the result, by subject: a later text replaces an earlier one.
     notes: dict[str, str] = field(default_factory=dict)
     refresh: Refresh = field(default_factory=Refresh)
+    governed: Governed = field(default_factory=Governed)
     gates: dict[str, Any] = field(default_factory=dict)  # The `GateResult` of those judged.
 
     def restore(self, values: Mapping[str, Any]) -> None:
@@ -329,7 +336,8 @@ class RunState:
     def snapshot(self, step: int) -> Snapshot:
         """Refers to the run's own tensors: save it before the next step, or `copied`."""
         self.tick()
-        bank = self._parts.bank
+        parts = self._parts
+        bank = parts.bank
         tensors = {"ids": torch.from_numpy(bank.ids[: bank.filled].copy())}
         if not self._parts.documents.fixed:
             tensors["vectors"] = bank.vectors()
@@ -341,6 +349,7 @@ class RunState:
             best=self.selection.weights,
             progress={
                 "table": self._mined.table_for(step),
+                **({"tables": parts.tables.sync(step)} if parts.tables else {}),
                 "bank_position": bank.position,
                 "selection": self.selection.to_json(),
                 "totals": asdict(self.totals),

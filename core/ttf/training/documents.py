@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import OpenBank
 from ttf.data.finite import require_finite_documents
+from ttf.data.items import Items, Numbered
 from ttf.data.sources import OpenRef, VectorRef, open_ref
 from ttf.data.vectors import UnitRows, to_float32
 from ttf.errors import DataMissing, NumericFailure
 from ttf.host.plugins import written_store
+from ttf.training.blocks import block_rows
 from ttf.training.towers import TwoTower
 
 LOT = 256
@@ -41,8 +43,10 @@ class Documents:
         self._source: VectorSource = data.bank
         if self.fixed and model.unit:
             self._source = UnitRows(data.bank)
+        if model.documents_numbered and not isinstance(data.bank, Items):
+            self._source = Numbered(data.bank)
         self._frozen: tuple[VectorRef, OpenRef] | None = None
-        self.block_rows = max(1024, min(8192, budget_bytes // (8 * 4 * max(dim, 1))))
+        self.block_rows = block_rows(budget_bytes, dim)
 
     def seen_by(self, model: TwoTower, policy: DevicePolicy) -> Documents:
         """The same documents with other weights on another device; do not close the result."""

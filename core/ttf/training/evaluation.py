@@ -75,6 +75,27 @@ def encode_split(
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
     """Returns query vectors of some rows, in eval mode; `out` may be a mapped file."""
+    for start, q_BD in encoded_batches(model, split, rows, policy, precision, micro_batch):
+        if out is None:
+            out = np.empty((len(rows), q_BD.shape[1]), dtype=np.float32)
+        out[start : start + len(q_BD)] = q_BD
+        if progress is not None:
+            progress(start + len(q_BD), len(rows))
+    assert out is not None
+    return out
+
+
+@torch.no_grad()
+def encoded_batches(
+    model: TwoTower,
+    split: Split,
+    rows: NDArray[np.int64],
+    policy: DevicePolicy,
+    precision: Precision,
+    micro_batch: int,
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Query vectors of some rows, in eval mode: the place of each micro-batch among them, and its
+    vectors, which depend on nothing but its rows."""
     model.eval()
     parts = [rows[start : start + micro_batch] for start in range(0, len(rows), micro_batch)]
     if policy.constant_shapes:
@@ -87,15 +108,9 @@ def encode_split(
         lengths = None if batch.lengths is None else torch.from_numpy(batch.lengths)
         with policy.autocast(precision):
             q_BD = model.encode_queries(x, lengths)[:wanted].cpu()
-        if out is None:
-            out = np.empty((len(rows), q_BD.shape[1]), dtype=np.float32)
         if not bool(torch.isfinite(q_BD.sum())):
             _blame(split, here[:wanted], batch.x[:wanted], q_BD)
-        out[start : start + len(q_BD)] = q_BD.numpy()
-        if progress is not None:
-            progress(start + len(q_BD), len(rows))
-    assert out is not None
-    return out
+        yield start, q_BD.numpy()
 
 
 def _blame(
@@ -151,15 +166,12 @@ def positive_scores(
 def lowest_positive_scores(
     queries_QD: NDArray[np.float32], known_QP: NDArray[np.int64], documents: Documents
 ) -> NDArray[np.float32]:
-    """Of each query's positives; infinity if it has none. `queries_QD` may be a mapped file."""
-    out = np.empty(len(known_QP), dtype=np.float32)
-    for start in range(0, len(known_QP), _TILE_ROWS):
-        here = slice(start, start + _TILE_ROWS)
-        q_BD = torch.from_numpy(np.array(queries_QD[here]))
-        scores = positive_scores(q_BD, known_QP[here], documents)
-        present = torch.from_numpy(known_QP[here] >= 0)
-        out[here] = torch.where(present, scores, torch.inf).amin(1).numpy()
-    return out
+    """Of each query's positives; infinity if it has none."""
+    q_QD = torch.from_numpy(np.array(queries_QD))
+    scores = positive_scores(q_QD, known_QP, documents)
+    present = torch.from_numpy(known_QP >= 0)
+    found: NDArray[np.float32] = torch.where(present, scores, torch.inf).amin(1).numpy()
+    return found
 
 
 def _scores_and_lengths(

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ttf.config.other_data import with_sets
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.dataset import Dataset, OpenBank, Queries, Split
@@ -31,66 +30,22 @@ from ttf.mining.choose import miner_threads
 from ttf.mining.scan.scan_counters import Certifies
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.calibration_facts import calibration_facts
-from ttf.rundir.confined import found_json, read_json
+from ttf.rundir.confined import found_json
 from ttf.rundir.documents import MODEL_CONFIG, ModelFacts
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import RunRecord
 from ttf.rundir.typed_json import typed
 from ttf.text.shell import quoted
+from ttf.training.borrowed_torch import TorchSettings, borrowed_torch, borrowing
 from ttf.training.calibration.calibrate import Subject
 from ttf.training.calibration.stored import BankCalibration, bank_key, bank_of
 from ttf.training.documents import Corrected, Documents
 from ttf.training.evaluation import encode_split, evaluate
 from ttf.training.found import Found, found_in, write_found
-from ttf.training.own_files import OwnFiles
-from ttf.training.towers import TwoTower, load_model
+from ttf.training.tables import Tables
+from ttf.training.towers import TwoTower
 
 _MICRO_BATCH = 256
-
-
-def open_run(
-    run_dir: Path,
-    *,
-    pairs: Path | None = None,
-    bank: Path | str | None = None,
-    sets: Sequence[str] | Mapping[str, Any] = (),
-    allow_remote: bool = False,
-) -> Model:
-    """Opens a run with its own data, or with other pairs, another bank or other keys of `[data]`; of
-    a run that has not finished, the model it has so far.
-
-    Opens the bank at once if it is there, the pairs when `evaluate` is called. Without its bank, a
-    model encodes. `allow_remote`: also where only the run's own run.toml names a URL.
-    """
-    from ttf.training.launch import prepared_policy, read_config
-
-    folder = RunFolder.existing(run_dir)
-    resolved = read_config(folder)
-    policy = prepared_policy(resolved)
-    policy.start()
-    towers = load_model(folder.model).to(policy.torch_device())
-    shape = TowerShape(**read_json(folder.model / MODEL_CONFIG, folder.path)["query"]["shape"])
-    data = with_sets(resolved.config.data, sets)
-    changed = {"pairs": pairs, "bank": bank}
-    other = data.model_copy(update={k: str(v) for k, v in changed.items() if v is not None})
-    if not allow_remote:
-        own_pairs = pairs is None or not (bank or data.bank)  # without a bank, they are it
-        own = data.pairs if own_pairs else None, None if bank else data.bank, data.context
-        plugins.refuse_remote(own, str(folder.config))
-    config = resolved.config.model_copy(update={"data": other})
-    own_files = OwnFiles(folder, data, other_pairs=pairs is not None, other_bank=bool(bank))
-    seed = resolved.config.train.seed
-    opening = Opening(other, seed=seed, own_pairs=data.pairs, on_open=own_files.opened)
-    model = Model(config, opening, towers, shape, policy, folder)
-    model.changed_files = own_files.changed
-    try:
-        # What is wrong with the bank is said early; the run's own may be gone, if nobody needs it.
-        with contextlib.suppress(*([] if bank else [DataMissing])):
-            model.calibration  # noqa: B018
-    except BaseException:
-        model.close()
-        raise
-    return model
 
 
 def _facts(folder: RunFolder) -> ModelFacts:
@@ -132,6 +87,11 @@ class Model:
         self._dim = cast("int", towers.doc.in_dim)
         self._policy = policy
         self._precision = policy.precision(config.device.precision)
+        self._settings = TorchSettings.now()  # opened with those of the device
+
+    def borrowed(self) -> contextlib.AbstractContextManager[None]:
+        """Torch as the device of this model needs it, and then as it was."""
+        return borrowed_torch(self._settings.apply)
 
     def __repr__(self) -> str:
         towers = self.config.tower
@@ -142,11 +102,20 @@ class Model:
             bank = "its bank is not there"
         return f"Model({towers.query.name} -> {towers.doc.name}, {bank})"
 
+    def open_tables(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
+        """The trained rows of this run, if its towers have some."""
+        if not facts:
+            return
+        first = next(iter(facts.values()))
+        tables = Tables(self.towers, first["rows"], first["dim"], 0)
+        tables.open_newest(self._folder.path, facts)
+        self._to_close.callback(tables.close)
+
     @property
     def notes(self) -> list[str]:
         """For the user: of a run that has not finished, of files that changed since the training, of
-        the calibration, of what a search put in the cache."""
-        return [*self.changed_files, *self._notes]
+        the calibration, of what a search put in the cache, of the bank."""
+        return [*self.changed_files, *self._notes, *self._opening.notes]
 
     @property
     def bank(self) -> OpenBank:
@@ -186,6 +155,7 @@ class Model:
             )
         return found
 
+    @borrowing
     def encode_queries(
         self, x: NDArray[Any] | Sequence[NDArray[Any]], lengths: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
@@ -194,12 +164,14 @@ class Model:
         source = given_queries(x, lengths)
         return self.encode_rows(Queries(source, None, source.lengths))
 
+    @borrowing
     def encode_documents(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """Vectors of documents (N, D), made like those of the bank."""
         with torch.no_grad():
             given = torch.from_numpy(np.array(x, np.float32))
             return self.towers.encode_documents(self._policy.to_device(given)).cpu().numpy()
 
+    @borrowing
     def search(
         self,
         queries: NDArray[Any] | Sequence[NDArray[Any]],
@@ -210,6 +182,7 @@ class Model:
         _ = self.bank  # it may be missing: before the queries are encoded
         return self._find(self.encode_queries(queries, lengths), k)
 
+    @borrowing
     def search_file(
         self, queries: Path, k: int = 10, out: Path | None = None, *, overwrite: bool = False
     ) -> Found:
@@ -225,6 +198,7 @@ class Model:
             write_found(out, found)
         return found
 
+    @borrowing
     def encode_rows(
         self, queries: Queries, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
@@ -316,6 +290,7 @@ class Model:
     def _val(self) -> Split:
         return self._opening.judged()
 
+    @borrowing
     def evaluate(self, ks: Sequence[int]) -> dict[str, Any]:
         """Metrics of the validation pairs against the full bank."""
         queries = self._val.queries
@@ -333,7 +308,7 @@ class Model:
             "queries": len(self._val),
             "bank": self.documents.rows,
             "left_out": self._val.left_out,
-            "notes": [*self.notes, *self._opening.notes],
+            "notes": self.notes,
         }
 
     def _metrics(self, documents: Documents | Corrected, ks: Sequence[int]) -> dict[str, float]:

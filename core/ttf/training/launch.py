@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 STACKS = "faulthandler.txt"
 _GRACE_S = 0.4
+# oneDNN keeps a compiled kernel for each shape of a product, 1,024 of them; 400 took 100 MB, and to
+# compile one again when it is needed 0.1 ms. Before torch is imported: it is read once.
+_KERNELS, _FEW_KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64"
 
 
 def main(display: int, life: int, results: int, parent: int) -> int:
@@ -107,6 +110,8 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         link.left_out, link.command = request.left_out, request.command
         opening = [f"Run folder: {folder.path}", *_surroundings(request, link)]
         policy = prepared_policy(resolved, opening.append)
+        if link.supervised and resolved.config.memory.limit != "auto":
+            os.environ.setdefault(_KERNELS, _FEW_KERNELS)
         resolved = with_demo(resolved, reporter)
         # Without a supervisor this is the user's process.
         with paused_for_imports() if link.supervised else contextlib.nullcontext():

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ttf.training.loss.infonce import Trained
+
 NOT_IN_BANK = -1
 # The number of candidates is rounded up to a multiple of this. It differs from step to step, and
 # oneDNN keeps 0.7 MB for each shape of a product: 700 MB once its cache of 1,024 is full.
@@ -27,6 +29,8 @@ class Columns:
     """Columns of a step's documents among its candidates."""
 
     cand_ND: torch.Tensor
+    # The same candidates, if the documents of the step need gradients.
+    trained: Trained | None
     # The candidates in bfloat16, if the bank keeps that copy and they need no gradient.
     half_ND: torch.Tensor | None
     target_S: torch.Tensor
@@ -51,12 +55,15 @@ class MemoryBank:
         device: torch.device,
         constant_shape: bool = False,
         half: bool = False,
+        trainable: bool = False,
     ) -> None:
-        """`half` keeps a second buffer in bfloat16, for runs that compute in bfloat16."""
+        """`trainable`: documents get gradients. `half` keeps a second buffer in bfloat16, for runs that compute in bfloat16."""
         self.capacity = capacity
         self._room = room
         self._constant_shape = constant_shape
         rows = room + capacity + COLUMNS - 1
+        if trainable:  # see `_trained`
+            rows += rows // 8
         self._buffer_ND = torch.zeros(rows, dim, device=device)
         self._half_ND = (
             torch.zeros(rows, dim, dtype=torch.bfloat16, device=device) if half else None
@@ -78,23 +85,16 @@ class MemoryBank:
         """The candidates of a step: its own documents, then the other documents of the bank, then
         dead columns.
 
-        `docs_KD` is copied into the buffer; if it needs gradients, it is concatenated instead.
+        `docs_KD` is copied into the buffer, where it stays until the next call.
         """
         count = len(doc_ids)
         filled = self.filled if use_bank else 0
-        half_ND = None
-        if docs_KD.requires_grad:
-            first, front = 0, count
-            bank_MD = self._buffer_ND[self._room : self._room + filled + _missing(count + filled)]
-            cand_ND = torch.cat([docs_KD, bank_MD])
-        else:
-            first = 0 if self._constant_shape else self._room - count
-            front = self._room if self._constant_shape else count
-            used = self.capacity if self._constant_shape else filled + _missing(count + filled)
-            last = self._room + used
-            self._write(slice(first, first + count), docs_KD)
-            cand_ND = self._buffer_ND[first:last]
-            half_ND = None if self._half_ND is None else self._half_ND[first:last]
+        constant = self._constant_shape and not docs_KD.requires_grad
+        first = 0 if constant else self._room - count
+        front = self._room if constant else count
+        last = self._room + (self.capacity if constant else filled + _missing(count + filled))
+        self._write(slice(first, first + count), docs_KD.detach())
+        cand_ND = self._buffer_ND[first:last]
         dead = self._slot_of[doc_ids]
         dead_columns = [front + dead[dead >= 0].astype(np.int64)] if filled else []
         if len(cand_ND) > front + filled:
@@ -103,11 +103,22 @@ class MemoryBank:
             dead_columns.append(np.arange(count, front, dtype=np.int64))
         return Columns(
             cand_ND=cand_ND,
-            half_ND=half_ND,
+            trained=self._trained(docs_KD, first, last) if docs_KD.requires_grad else None,
+            half_ND=None
+            if self._half_ND is None or docs_KD.requires_grad
+            else self._half_ND[first:last],
             target_S=self._tensor(np.searchsorted(doc_ids, targets)),
             known_SP=self._tensor(self._known_columns(doc_ids, known, front, filled)),
             dead_K=self._tensor(np.concatenate(dead_columns)) if dead_columns else None,
         )
+
+    def _trained(self, docs_KD: torch.Tensor, first: int, last: int) -> Trained:
+        # Frozen documents are multiplied in blocks; these at once, in 300 shapes while a bank of
+        # 40,000 fills. An eighth more rows at most leaves eight for each doubling.
+        count = last - first
+        lot = max(COLUMNS, (1 << count.bit_length()) // 16)
+        wide_WD = self._buffer_ND[first : last + -count % lot]  # fewer where the buffer ends
+        return Trained(docs_KD=docs_KD, wide_WD=wide_WD, count=count)
 
     def _known_columns(
         self, doc_ids: NDArray[np.int64], known: NDArray[np.int64], front: int, filled: int

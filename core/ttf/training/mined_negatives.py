@@ -4,19 +4,16 @@ The refresh steps cut a run into windows. At the start of a window, the queries 
 encoded (or taken from the training: `ttf.training.reused_queries`) and mined into a candidate
 table, which is durable before its first use. A table's name is a hash of its inputs (weights, data,
 miner, rows). A table that exists already, from before a restart or named by a checkpoint, is used
-and not mined again.
+and not mined again; a round that a death interrupted goes on (`ttf.training.mining_round`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +22,7 @@ from numpy.typing import NDArray
 from ttf.data.loader import DrawNegatives
 from ttf.data.order import key
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
+from ttf.machine.memory.allocator import give_back
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import CandidateTable
@@ -38,8 +36,8 @@ from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_at_once, remove_leftovers
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA
 from ttf.training.checkpoint import Totals
-from ttf.training.evaluation import encode_split, lowest_positive_scores
 from ttf.training.miner_deaths import record_death
+from ttf.training.mining_round import MiningRound, remove_rounds
 from ttf.training.refresh import Refreshes
 from ttf.training.reused_queries import ReusedQueries
 from ttf.training.schedule import Window, window_of
@@ -123,6 +121,11 @@ class MinedNegatives:
         if self._reused is not None and soon and window.stop < decided.total_steps:
             self._reused.keep(step, queries_SD)
 
+    def is_due(self, step: int) -> bool:
+        """True if a round begins here."""
+        window = self._window_of(step)
+        return window.mined and window != self._window and not self.table_for(step)
+
     def make_durable(self) -> None:
         """What must not be behind a checkpoint. For the checkpoint thread. Raises StorageError."""
         if self._reused is not None:
@@ -136,6 +139,11 @@ class MinedNegatives:
     def release(self) -> None:
         """Frees what mining holds between rounds: the idle worker, or the index in memory."""
         self._workers.release()
+
+    @property
+    def worker(self) -> int | None:
+        """Process id of the miner's worker, if there is one."""
+        return self._workers.pid
 
     def close(self) -> None:
         """Ends the worker, and removes tables that could not be removed before."""
@@ -220,6 +228,8 @@ class MinedNegatives:
                 table = self._load_or_mine_readable(rows, step)
                 break
             except StorageError as error:
+                # What such a disk holds is not relied on, and what it needs may be this space.
+                remove_rounds(self._folder, session.folder.path)
                 retry.wait_or_raise(error)
         flight.enter(Phase.DATA, step)
         return table
@@ -239,6 +249,9 @@ class MinedNegatives:
         kept = b"" if self._reused is None else self._reused.look(step)
         name = _table_name(self._session, self.miner, rows, kept)
         table = self._load_existing(self._folder / name)
+        # Of other weights or settings; or its table is there.
+        run = self._session.folder.path
+        remove_rounds(self._folder, run, besides="" if table is not None else name)
         return table if table is not None else self._mine_table(rows, name)
 
     def _load_existing(self, folder: Path) -> CandidateTable | None:
@@ -257,21 +270,23 @@ class MinedNegatives:
     def _mine_table(self, rows: NDArray[np.int64], name: str) -> CandidateTable:
         began = time.perf_counter()
         session = self._session
-        with tempfile.TemporaryDirectory(prefix=".tmp-", dir=self._folder) as scratch:
-            queries = self._encode(rows, Path(scratch) / "queries.npy")
-            report = self._search(Path(scratch), len(rows))
-            self._note_report(report)
-            folder = CandidateTable(
-                rows=rows,
-                ids=np.load(report.ids_path, mmap_mode="r"),
-                scores=np.load(report.scores_path, mmap_mode="r"),
-                positive_scores=lowest_positive_scores(
-                    queries, session.data.train.known(rows), session.parts.documents
-                ),
-                key=name,
-                version="0" if session.parts.documents.fixed else name,
-                miner=report.miner,
-            ).save(self._folder)
+        work = MiningRound(session, rows, name)
+        self._round.from_training = work.encode(self._reused)
+        self._round.encode_s = time.perf_counter() - began
+        report = self._search(work, len(rows))
+        self._note_report(report)
+        folder = CandidateTable(
+            rows=rows,
+            ids=np.load(report.ids_path, mmap_mode="r"),
+            scores=np.load(report.scores_path, mmap_mode="r"),
+            positive_scores=work.positive_scores(),
+            key=name,
+            version="0" if session.parts.documents.fixed else name,
+            miner=report.miner,
+        ).save(self._folder)
+        work.remove()
+        # The blocks of the encoding: 100 MB with trainable documents, in other places each time.
+        give_back()
         self._round.seconds = time.perf_counter() - began
         try:
             return CandidateTable.load(folder)
@@ -281,56 +296,28 @@ class MinedNegatives:
                 f"ttf wrote a candidate table and could not read it again: {error}"
             ) from error
 
-    def _encode(self, rows: NDArray[np.int64], path: Path) -> NDArray[np.float32]:
-        began = time.perf_counter()
-        session = self._session
-        session.reporter.stage("encode queries", len(rows))
-        out = np.lib.format.open_memmap(
-            path, mode="w+", dtype=np.float32, shape=(len(rows), session.parts.documents.dim)
-        )
-        _allocate(out)
-        if self._reused is None:
-            self._encode_into(out, rows)
-        else:
-            self._round.from_training = self._reused.fill(out, rows, self._encode_into)
-        out.flush()
-        self._round.encode_s = time.perf_counter() - began
-        return out
-
-    def _encode_into(self, out: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
-        session = self._session
-        encode_split(
-            session.parts.model,
-            session.data.train,
-            rows,
-            session.policy,
-            session.decided.precision,
-            session.decided.plan.micro_batch,
-            out=out,
-            progress=session.advance,
-        )
-
-    def _search(self, scratch: Path, num_queries: int) -> MiningReport:
+    def _search(self, work: MiningRound, num_queries: int) -> MiningReport:
         session = self._session
         documents = session.parts.documents
         settings, budget = self._settings, session.config.memory.budget
         assert isinstance(budget, int)
+        bank = work.bank()
         session.reporter.stage(f"mine with {self.miner}", num_queries)
         job = MiningJob(
-            bank=documents.reference(scratch),
-            queries=str(scratch / "queries.npy"),
+            bank=bank,
+            queries=str(work.queries),
             k=min(settings.num_candidates, documents.rows),
             miner=self.miner,
             options=settings.options_of(self.miner),
             context=miner_context(session.config, session.policy.threads, budget),
-            out=str(scratch / "found"),
+            out=str(work.folder / "found"),
             cache=str(cache_dir()) if documents.fixed else None,
         )
         return self._workers.mine(
             job,
             [MinerChoice(name=n, options=settings.options_of(n)) for n in settings.fallback],
             deadline_s=deadlines(documents.rows, documents.dim, num_queries, settings.deadline_s),
-            progress=session.advance,
+            progress=work.answered,
         )
 
     # --- the miner ------------------------------------------------------------------------
@@ -378,14 +365,3 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: byt
     )
     digest.update(repr(facts).encode())
     return digest.hexdigest()[:24]
-
-
-def _allocate(out: np.memmap[Any, Any]) -> None:
-    # The file is sparse so far; writing through a map on a full disk would be SIGBUS.
-    assert out.filename is not None
-    with Path(out.filename).open("r+b") as file:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, out.offset + out.nbytes)
-            return
-        file.seek(out.offset)
-        file.writelines(bytes(out.strides[0]) for _ in range(len(out)))

@@ -28,6 +28,7 @@ from ttf.text.progress.ending import gate_text
 from ttf.training.checkpoint import RunState, Snapshot, Totals
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
+from ttf.training.memory.governor import governor_of
 from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.schedule import gate_results, refuse_missed
 from ttf.training.session import Session
@@ -46,7 +47,8 @@ def recording(
     for a checkpoint that is being written, and closes every file."""
     recorder = Recorder(session, metrics, state, mined, step)
     try:
-        yield recorder
+        with recorder.governor:
+            yield recorder
     finally:
         recorder.close()
 
@@ -97,22 +99,28 @@ class Recorder:
         self._kept_step: int | None = None  # Of the weights that this process wrote to `model/`.
         self._next_look = 0.0
         self._sampler = self._start_sampler()
+        self.governor = governor_of(
+            session, mined, state.totals.governed, self._held, self._metrics.write
+        )
         session.reporter.chosen_by(session.config.evaluate.metric)
 
     def _start_sampler(self) -> MemorySampler | None:
         # Writes memory.jsonl, if no supervisor writes it.
         reporter = self._session.reporter
         if self._session.link.supervised:
-            reporter.watch_memory(lambda: self._flight.held_bytes)
+            reporter.watch_memory(self._held)
             return None
         file = self._session.folder.memory
         sampler = MemorySampler(os.getpid(), file, place=self._place)
-        reporter.watch_memory(lambda: sampler.held_bytes)
+        reporter.watch_memory(self._held)
         return sampler
 
     def _place(self) -> Place:
         flight = self._flight.read()
         return Place(self._step, flight.phase, Device(flight.allocated, flight.cached))
+
+    def _held(self) -> int:
+        return self._flight.held_bytes if self._sampler is None else self._sampler.held_bytes
 
     def _look_at_device(self) -> None:
         # Some devices are asked by a call of their driver: not at every step.
@@ -172,6 +180,7 @@ class Recorder:
             self._metrics.sync()
             self._synced_at = time.monotonic()
         self._handle_requests()
+        self.governor.settle(step)
         self._flight.enter(Phase.DATA, step)
 
     def _run_probe(self, step: int) -> None:
@@ -224,9 +233,10 @@ class Recorder:
         return settings.every_s is not None and waited >= settings.every_s
 
     def _durable_save_due(self, step: int) -> bool:
-        # After deaths: a checkpoint that is written beside the next steps may come too late.
-        every = self._session.link.save_every
-        return 0 < every <= step - self._saved_step
+        # After deaths: a checkpoint that is written beside the next steps may come too late, and a
+        # mining round needs all the time that a trainer has.
+        every, since = self._session.link.save_every, step - self._saved_step
+        return every > 0 and since > 0 and (since >= every or self._mined.is_due(step))
 
     def _save_and_wait(self, step: int) -> None:
         # As in `_save`: what was read from changed data must not be saved.
@@ -268,6 +278,7 @@ class Recorder:
             self._session.link.tell({"checkpointed": step, "cost_s": seconds})
             self._note("checkpoint", {"step": step, "seconds": self._saving_s})
             self._saving_s = 0.0
+            self._session.parts.tables.checkpointed(step, self._session.config.checkpoint.keep)
             self._prune_tables()
             self._session.observers.ttf_checkpointed(step=step, path=path)
 
@@ -333,6 +344,7 @@ class Recorder:
             session.config.loss,
             step=step,
             metrics=metrics,
+            tables=session.parts.tables.facts(session.config.train.seed),
         )
         self._kept_step = step
 
@@ -369,7 +381,8 @@ def summary_facts(step: int, session: Session, state: RunState) -> Summary:
         "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
-        "predicted_anon_mb": session.predicted_bytes / 1e6,
+        "predicted_anon_mb": session.plan.peak_anon_bytes / 1e6,
+        "memory": totals.governed.facts(session.plan.limit),
         "gates": _gates_so_far(session, totals),
         "deviations": list(totals.deviations),
         "notes": list(totals.notes.values()),

@@ -17,6 +17,8 @@ def remarks(decided: Decided, data: Dataset) -> Iterator[str]:
     """Everything to say before the first step, after `ttf.data.first_look` has looked."""
     yield from data.notes
     yield from decided.notes
+    if decided.specs.train_rows:
+        yield "The model is that of the last step: the rows of a table are kept once."
     yield from _metrics_that_mean_little(decided, len(data.val), data.bank.shape[0])
     yield from _left_out_of_an_epoch(decided, len(data.train))
     yield from _made_for_sequences(decided)

@@ -7,7 +7,7 @@ is lost is encoded too, and the run says that its numbers differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -19,10 +19,6 @@ from ttf.rundir.verified_folders import newest_first, step_of
 from ttf.training.checkpoint import Totals
 from ttf.training.session import Session
 from ttf.training.trained_queries import Record, TrainedQueries
-
-_ENCODED_AT_ONCE = 8192
-
-Encode = Callable[[NDArray[np.float32], NDArray[np.int64]], None]
 
 
 class ReusedQueries:
@@ -68,24 +64,16 @@ class ReusedQueries:
                 self._session.reporter.note(f"{text[0].upper()}{text[1:]}.")
         return repr(found).encode()
 
-    def fill(self, out: NDArray[np.float32], rows: NDArray[np.int64], encode: Encode) -> int:
-        """Fills `out`, one vector for each of `rows` (ascending); returns how many were reused."""
+    def fill(self, out: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Fills `out`, one vector for each of `rows` (ascending), where training computed one;
+        returns where that is."""
         there = np.zeros(len(rows), dtype=np.bool_)
         for record, step_rows in self._usable():
             at = np.minimum(np.searchsorted(rows, step_rows), len(rows) - 1)
             wanted = rows[at] == step_rows
             out[at[wanted]] = record[wanted]
             there[at[wanted]] = True
-        missing = np.flatnonzero(~there)
-        if len(missing) == len(rows):
-            encode(out, rows)
-            return 0
-        for start in range(0, len(missing), _ENCODED_AT_ONCE):
-            some = missing[start : start + _ENCODED_AT_ONCE]
-            encoded = np.empty((len(some), out.shape[1]), dtype=np.float32)
-            encode(encoded, rows[some])
-            out[some] = encoded
-        return len(rows) - len(missing)
+        return there
 
     def remove_unneeded(self) -> None:
         """What no checkpoint of the run needs. Raises StorageError."""

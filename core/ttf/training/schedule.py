@@ -14,6 +14,8 @@ from ttf.data.order import Order
 from ttf.errors import ConfigError, GateNotMet
 from ttf.rundir.documents import GateResult
 
+# Of the temperature, at the first and the last step: docs/results.md.
+_FALLING = (1.4, 0.8)
 _OPERATORS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 
@@ -25,6 +27,15 @@ def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: flo
     if schedule == "cosine":
         return peak * 0.5 * (1 + math.cos(math.pi * done))
     return peak * (1 - done) if schedule == "linear" else peak
+
+
+def temperature(step: int, total: int, given: float, schedule: str) -> float:
+    """Soft first, then sharp: the early steps learn from all documents, the late ones from the
+    nearest. `given`: loss.temperature."""
+    if schedule == "constant" or total < 2:
+        return given
+    first, last = _FALLING
+    return float(given * first * (last / first) ** (step / (total - 1)))
 
 
 def evaluation_due(step: int, total: int, config: RunConfig, order: Order) -> bool:

@@ -10,12 +10,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from ttf.config.resolve import Resolved
-from ttf.config.schema import RunConfig
+from ttf.config.schema import LossConfig, RunConfig
 from ttf.contracts import DevicePolicy, EvalRecord
+from ttf.data.ahead import Ahead
 from ttf.data.dataset import Dataset
 from ttf.data.first_look import look
 from ttf.data.loader import DrawNegatives, Loader, StepReader
@@ -25,22 +27,26 @@ from ttf.errors import ConfigError
 from ttf.host import plugins
 from ttf.host.observers import Observers
 from ttf.machine.memory.allocator import give_back
-from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget, limit_in_force
+from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
+from ttf.machine.memory.run_limit import run_limit
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.flight_record import FlightRecorder, Phase
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.progress import Reporter
-from ttf.training.auto_settings import Decided, decide
+from ttf.training.auto_settings import Decided
 from ttf.training.documents import Documents
 from ttf.training.evaluation import evaluate
 from ttf.training.loss.whole_bank import FullBank
+from ttf.training.memory.start import decide_within, shares
 from ttf.training.memory_bank import MemoryBank
 from ttf.training.must_fit import refuse_what_cannot_fit
 from ttf.training.optimizer import make_optimizer
-from ttf.training.plan import plan_of
+from ttf.training.plan import Plan, read_ahead
 from ttf.training.remarks import remarks
+from ttf.training.schedule import temperature
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
+from ttf.training.tables import Tables
 from ttf.training.towers import TwoTower, build
 
 
@@ -52,6 +58,7 @@ class Parts:
     documents: Documents
     bank: MemoryBank
     stepper: Stepper
+    tables: Tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +73,10 @@ class Session:
     observers: Observers
     notes: tuple[str, ...]
     """About the data and the settings; to be said when the run begins."""
-    predicted_bytes: int
-    """The most anonymous memory at a time, as `--plan` predicts it."""
+    plan: Plan
+    """The prediction of its memory and time; its limit is that at the start."""
+    ahead: Ahead
+    """How many micro-batches are read before they are needed."""
 
     @property
     def config(self) -> RunConfig:
@@ -81,8 +90,16 @@ class Session:
             order=self.decided.order,
             read_documents=self.parts.documents.read,
             micro_batch=self.decided.plan.micro_batch,
+            announced=self._steps_announced,
+            ahead=self.ahead,
         )
         return reader.load(start, stop, draw)
+
+    @property
+    def _steps_announced(self) -> int:
+        steps = self.data.train.queries.length if self.data.train.queries.context else 0
+        per_sample = 1 + self.config.miner.num_negatives + steps
+        return self.parts.tables.steps_ahead(self.decided.plan.samples * per_sample)
 
     def evaluate(self, step: int) -> EvalRecord:
         began = time.perf_counter()
@@ -130,14 +147,17 @@ def open_session(
         link.stop,
         open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data,
     ):
-        decided = decide(resolved, data, policy)
-        memory = limit_in_force()
+        memory = run_limit(resolved.config.memory.limit)
+        fitted = decide_within(resolved, data, policy, memory)
+        decided = fitted.decided
         disk = Limit(shutil.disk_usage(folder.path).free, f"free in {folder.path}")
         refuse_what_cannot_fit(decided, data, memory=memory, disk=disk)
         link.flight.takes(decided.total_steps)
         link.flight.epochs_have(decided.order.steps_per_epoch)
         data.notes += look(data)
         notes = tuple(remarks(decided, data))
+        if decided.config.memory.limit != "auto":
+            notes += (shares(fitted.plan),)
         check(decided)
         yield Session(
             folder=folder,
@@ -149,7 +169,8 @@ def open_session(
             link=link,
             observers=plugins.observers(decided.config.observers, reporter.note),
             notes=notes,
-            predicted_bytes=plan_of(decided, data, policy, memory).peak_anon_bytes,
+            ahead=Ahead(read_ahead(decided.config, decided.plan.accumulate)),
+            plan=fitted.plan,
         )
 
 
@@ -165,6 +186,12 @@ def assemble(
     specs = decided.specs
     torch.manual_seed(key(config.train.seed, "weights"))
     model = build(specs.query, specs.doc, config.loss).to(policy.torch_device())
+    tables = Tables(
+        model,
+        data.bank.shape[0],
+        specs.query.shape.out_dim,
+        memory_budget(config.memory.budget) // 2,
+    )
     if decided.total_steps and not any(p.requires_grad for p in model.parameters()):
         raise ConfigError(
             f"There is nothing to train: the towers {specs.query.name!r} and {specs.doc.name!r} "
@@ -185,6 +212,7 @@ def assemble(
         constant_shape=policy.constant_shapes,
         half=decided.precision.name == "bf16"
         and (model.documents_as_stored or model.documents_frozen),
+        trainable=not (model.documents_as_stored or model.documents_frozen),
     )
     gradients = StepGradients(
         model=model,
@@ -200,5 +228,16 @@ def assemble(
         else None,
     )
     optimizer = make_optimizer(model, config.train.lr, config.train.weight_decay)
-    stepper = Stepper(gradients, optimizer, data)
-    return Parts(model=model, documents=documents, bank=bank, stepper=stepper)
+    stepper = Stepper(
+        gradients, optimizer, data, tables, _temperature(config.loss, decided.total_steps)
+    )
+    return Parts(model=model, documents=documents, bank=bank, stepper=stepper, tables=tables)
+
+
+def _temperature(loss: LossConfig, total_steps: int) -> Callable[[int], float] | None:
+    """Of each step, where it changes."""
+    if loss.learn_temperature or loss.temperature_schedule == "constant":
+        return None
+    return partial(
+        temperature, total=total_steps, given=loss.temperature, schedule=loss.temperature_schedule
+    )

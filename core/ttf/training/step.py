@@ -19,7 +19,7 @@ from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Precision, StepPacing
 from ttf.data.dataset import Dataset, Split
 from ttf.data.finite import require_finite_queries
-from ttf.data.loader import MicroBatch, StepHead
+from ttf.data.loader import MicroBatch, StepHead, needed_by
 from ttf.data.order import key
 from ttf.errors import NumericFailure
 from ttf.rundir.flight_record import FlightRecorder, Phase
@@ -29,6 +29,7 @@ from ttf.training.loss.infonce import info_nce
 from ttf.training.loss.rank_counts import RankCounts
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import Columns, MemoryBank
+from ttf.training.tables import Tables
 from ttf.training.towers import TwoTower
 
 
@@ -229,7 +230,7 @@ class StepGradients:
     def _loss(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
         return info_nce(
             q_BD,
-            columns.cand_ND,
+            columns.trained or columns.cand_ND,
             columns.target_S[start:stop],
             scale=self.model.temperature.scale(),
             known_BP=columns.known_SP[start:stop],
@@ -247,12 +248,17 @@ class Stepper:
         gradients: StepGradients,
         optimizer: torch.optim.Optimizer,
         data: Dataset,
+        tables: Tables | None = None,
+        temperature: Callable[[int], float] | None = None,
     ) -> None:
+        """`temperature`: of each step, where it is neither learned nor always the same."""
         self.gradients = gradients
+        self._tables = tables
         self.optimizer = optimizer
         self.model = gradients.model
         self.bank = gradients.bank
         self._data = data
+        self._temperature = temperature
         # Gets the step and its query vectors, if the gradients keep them.
         self.keep_queries: Callable[[int, torch.Tensor], None] = lambda step, queries_SD: None
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -261,20 +267,27 @@ class Stepper:
         self, head: StepHead, micro_batches: Iterator[MicroBatch], lr: float
     ) -> StepResult:
         self.model.train()
+        if self._tables:
+            self._tables.begin(needed_by(head, self._data.train), head.coming)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+        if self._temperature is not None:
+            self.model.temperature.set_to(self._temperature(head.step))
         computed = self.gradients(head, micro_batches)
         self.gradients.flight.enter(Phase.OPTIMIZER)
         loss = float(computed.losses_S.mean())
         norm = float(
             torch.nn.utils.clip_grad_norm_(
-                self._parameters, self.gradients.config.train.clip or math.inf
+                [*self._parameters, *self._leaves()],
+                self.gradients.config.train.clip or math.inf,
             )
         )
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._explain(head, computed.losses_S, norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self._tables:
+            self._tables.finish(lr / self.gradients.config.train.lr)
         self._commit(head, computed.docs_KD)
         if computed.queries_SD is not None:
             self.keep_queries(head.step, computed.queries_SD)
@@ -285,6 +298,9 @@ class Stepper:
             policy.synchronize()
         return StepResult(loss=loss, grad_norm=norm, extra=computed.extra)
 
+    def _leaves(self) -> list[torch.Tensor]:
+        return self._tables.leaves if self._tables else []
+
     def _commit(self, head: StepHead, docs_KD: torch.Tensor) -> None:
         # Only targets enter the bank: a document that is no query's positive is no fair negative.
         targets = np.unique(head.targets)
@@ -294,6 +310,8 @@ class Stepper:
     def _explain(self, head: StepHead, losses_S: torch.Tensor, norm: float) -> None:
         """Raises BadData if an input is not finite, else NumericFailure that names the rows."""
         self.optimizer.zero_grad(set_to_none=True)
+        if self._tables:
+            self._tables.drop()
         train = self._data.train
         self.gradients.documents.raise_if_inputs_not_finite(head.doc_ids, head.docs)
         wrong = (~torch.isfinite(losses_S)).nonzero().flatten().tolist()

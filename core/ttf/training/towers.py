@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from ttf.config.schema import LossConfig, TowerConfig, TowersConfig
 from ttf.contracts import TowerCost, TowerShape
+from ttf.data.embedding.tower_rows import TableTower
+from ttf.data.items import Items
 from ttf.errors import (
     ArtifactDamaged,
     BadData,
@@ -92,6 +94,10 @@ class Temperature(nn.Module):
                 self.log_scale.clamp_(-math.log(MAX_TEMPERATURE), -math.log(MIN_TEMPERATURE))
         return self.log_scale.exp()
 
+    def set_to(self, temperature: float) -> None:
+        """For a temperature that is not learned."""
+        self.log_scale.fill_(-math.log(temperature))
+
     def temperature(self) -> float:
         return 1.0 / float(self.scale().detach())
 
@@ -108,6 +114,11 @@ class TwoTower(nn.Module):
 
     def encode_queries(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         return self._seen(self.query(x, lengths))
+
+    @property
+    def documents_numbered(self) -> bool:
+        """The document tower reads the number of a document beside its vector."""
+        return isinstance(self.doc, TableTower)
 
     def encode_documents(self, x: Tensor) -> Tensor:
         return self._seen(self.doc(x))
@@ -135,6 +146,8 @@ class TowerSpec:
         self.name = config.name
         self.shape = shape
         self.factory = plugins.usable("tower", config.name)
+        # Its inputs say which row they are: `ttf.TableTower`.
+        self.wants_numbers = bool(getattr(self.factory, "wants_numbers", False))
         self.options: Any = checked(self.factory.options_type, config.options(), f"tower.{side}")
 
     def create(self) -> nn.Module:
@@ -159,19 +172,45 @@ class Specs:
     query: TowerSpec
     doc: TowerSpec
 
+    @property
+    def train_rows(self) -> bool:
+        """Some tower has rows of a table."""
+        return self.query.wants_numbers or self.doc.wants_numbers
+
 
 def specify(towers: TowersConfig, data: Dataset) -> Specs:
     # Both towers end at the width of the bank's vectors.
     width = data.bank.shape[1]
     queries = data.train.queries
     query = TowerShape(
-        in_dim=queries.dim, length=queries.length, sequence=queries.sequence, out_dim=width
+        in_dim=queries.dim,
+        length=queries.length,
+        sequence=queries.sequence,
+        out_dim=width,
+        numbers_only=isinstance(queries.context, Items),
     )
-    doc = TowerShape(in_dim=width, length=1, sequence=False, out_dim=width)
-    return Specs(
+    only = isinstance(data.bank, Items)
+    doc = TowerShape(in_dim=width, length=1, sequence=False, out_dim=width, numbers_only=only)
+    specs = Specs(
         query=TowerSpec("query", towers.query, query),
         doc=TowerSpec("doc", towers.doc, doc),
     )
+    _refuse_without_rows(specs)
+    return specs
+
+
+def _refuse_without_rows(specs: Specs) -> None:
+    for spec in (specs.query, specs.doc):
+        if spec.shape.numbers_only and not spec.wants_numbers:
+            raise ConfigError(
+                f"The {spec.side} tower {spec.name!r} reads vectors, but items (data.items) have none.",
+                hint="--tower embedding --doc-tower embedding",
+            )
+    if specs.query.wants_numbers and not specs.query.shape.numbers_only:
+        raise ConfigError(
+            f"The query tower {specs.query.name!r} needs item numbers, but the queries are vectors.",
+            hint="Give seq_* with item numbers and --items N, or choose another query tower.",
+        )
 
 
 def build(query: TowerSpec, doc: TowerSpec, loss: LossConfig) -> TwoTower:
@@ -189,6 +228,7 @@ def save_model(
     *,
     step: int,
     metrics: Mapping[str, float],
+    tables: Mapping[str, Any] | None = None,
 ) -> str:
     """Writes the towers after `step` steps and returns the SHA-256 of their weights; `metrics` of
     these weights, empty if they were not evaluated."""
@@ -202,6 +242,7 @@ def save_model(
             "weights_sha256": digest,
             "step": step,
             "metrics": dict(metrics),
+            **({"tables": dict(tables)} if tables else {}),
         }
         write_json(temp / MODEL_CONFIG, with_own_digest(finite(config)))
     return digest

@@ -11,7 +11,6 @@ Shapes: S samples of a step, D width.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import struct
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 from ttf.data.order import Order
 from ttf.errors import storage_error
 from ttf.rundir.confined import names_in, open_inside, write_inside
-from ttf.rundir.durable import Operation, fsync_dir, fsync_file, perform
+from ttf.rundir.durable import fsync_dir, fsync_file, write_at
 from ttf.rundir.removing import remove_if_there
 
 AREA: Final = "queries"
@@ -66,7 +65,7 @@ class TrainedQueries:
         path = self._path(epoch)
         try:
             file = self._opened(epoch)
-            _write_at(file.fileno(), path, place * self._record_bytes, record)
+            write_at(file.fileno(), path, AREA, place * self._record_bytes, record)
         except OSError as error:
             raise storage_error(error, str(path)) from error
         with self._lock:
@@ -171,15 +170,3 @@ class TrainedQueries:
 
 def _checksum(step: int, data: bytes | memoryview) -> int:
     return zlib.crc32(data, step & 0xFFFFFFFF)
-
-
-def _write_at(fd: int, path: Path, offset: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        count = perform(
-            Operation(verb="write", area=AREA, path=path, offset=offset, data=left),
-            lambda some, at=offset: os.pwrite(fd, some, at),  # type: ignore[misc]
-        )
-        if not 0 < count <= len(left):
-            raise OSError(errno.EIO, f"a write returned {count}", str(path))
-        left, offset = left[count:], offset + count

@@ -36,8 +36,10 @@ from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.summary import Ending, summarize
 from ttf.rundir.typed_json import typed
+from ttf.rundir.verified_folders import newest_step
 from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
+from ttf.text.shell import quoted
 from ttf.training import manifest
 from ttf.training.auto_settings import Decided
 from ttf.training.best_weights import Selection
@@ -87,6 +89,12 @@ def run(
         if session.parts.model.documents_frozen:
             session.parts.documents.freeze(folder.index, must_exist=resume)
         snapshot, deviations = load_state(session) if resume else (None, [])
+        session.parts.tables.open(
+            folder.path,
+            session.config.train.seed,
+            snapshot.tables if snapshot is not None else {},
+            snapshot.step if snapshot is not None else 0,
+        )
         for note in (*opening, *session.notes):
             reporter.note(note)
         step = snapshot.step if snapshot is not None else None
@@ -95,6 +103,7 @@ def run(
         trainer = Trainer(session, _write(session, log))
         if snapshot is not None:
             trainer.restore(snapshot, deviations)
+        trainer.deviate(session.decided.deviations)
         return trainer.run(resumed_from=step or 0)
 
 
@@ -176,6 +185,11 @@ class Trainer:
                 f"interruption: {text}."
             )
 
+    def deviate(self, deviations: Sequence[str]) -> None:
+        """Notes what makes the numbers differ from an undisturbed run, each once."""
+        known = self._state.totals.deviations
+        known += [text for text in deviations if text not in known]
+
     def run(self, *, resumed_from: int) -> Summary:
         """Trains to the end and returns the summary; a failure is summarized, then raised."""
         session = self.session
@@ -190,6 +204,8 @@ class Trainer:
             self._summarize_error(error, "stopped")
             raise
         except TtfError as error:
+            if isinstance(error, StorageError):
+                self._say_how_to_continue(error)
             self._summarize_error(error)
             raise
         except BaseException as error:
@@ -208,6 +224,7 @@ class Trainer:
         session = self.session
         step = self.loop.step
         with (
+            session.parts.tables,
             contextlib.closing(session.parts.documents),
             contextlib.closing(self._mined),
             recording(session, self._metrics, self._state, self._mined, step) as recorder,
@@ -296,6 +313,12 @@ class Trainer:
             "saved a checkpoint.",
             hint=f"Continue with: ttf resume {self.session.folder.path}",
         )
+
+    def _say_how_to_continue(self, error: StorageError) -> None:
+        # Whichever file of the run it was: that of a checkpoint says it itself.
+        if "ttf resume" not in error.hint and newest_step(self.session.folder.checkpoints) >= 0:
+            again = f"Then continue the run: ttf resume {quoted(self.session.folder.path)}"
+            error.hint = f"{error.hint} {again}".lstrip()
 
     def _summarize_error(self, error: Told, status: str = "failed") -> None:
         # The error matters more than a disk that does not take the summary.

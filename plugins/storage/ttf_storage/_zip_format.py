@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 from zipfile import ZipInfo
 
-from ttf import BadData, open_named
+from ttf import BadData, TtfError, open_named
 from ttf_storage._mapped import MappedFile, unreadable
 
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
 END_RECORD_BYTES: Final = 22
+_END_AND_COMMENT: Final = END_RECORD_BYTES + 0xFFFF
 METHODS: Final = {0: "stored", 8: "deflated", 12: "bzip2", 14: "lzma", 93: "zstd"}
 
 
@@ -91,12 +92,25 @@ def data_offset(file: MappedFile, member: ZipInfo) -> int:
 def _central_directory(file: MappedFile) -> list[ZipInfo]:
     path = file.path
     try:
-        with open_named(path) as raw, zipfile.ZipFile(raw) as archive:
-            return archive.infolist()
+        with open_named(path) as raw:
+            _read_end(raw, path, file.size)
+            with zipfile.ZipFile(raw) as archive:
+                return archive.infolist()
     except PermissionError as error:
         raise unreadable(path, error) from error
+    except TtfError:
+        raise
     except Exception as error:  # zipfile meets arbitrary bytes: struct, value and OS errors
         raise _not_a_zip(file, path, error) from error
+
+
+def _read_end(raw: BinaryIO, path: Path, size: int) -> None:
+    """Raises the error of a disk that fails: zipfile would take it for a file that is no zip."""
+    raw.seek(max(0, size - _END_AND_COMMENT))
+    try:
+        raw.read(_END_AND_COMMENT)
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _not_a_zip(file: MappedFile, path: Path, error: Exception) -> BadData:

@@ -217,9 +217,13 @@ TEXTS: Final[dict[str, str | bytes]] = {
     "other types": json.dumps(_OTHER_TYPES),
     "wide": "[" + "[]," * 3_000_000 + "[]]",
 }
-for _name in ("summary.json", "manifest.json", "supervision.json"):
-    for _kind, _content in TEXTS.items():
-        hostile(f"{_name} of a run is {_kind}", _RESUME, _REPORT)(_text(_name, _content))
+# Each kind of text in one of the documents; a campaign puts each into all of them.
+for _at, _name in enumerate(("summary.json", "manifest.json", "supervision.json")):
+    for _number, (_kind, _content) in enumerate(TEXTS.items()):
+        _elsewhere = _number % 3 != _at
+        hostile(f"{_name} of a run is {_kind}", _RESUME, _REPORT, one_of_many=_elsewhere)(
+            _text(_name, _content)
+        )
 
 
 @hostile("lines of a run are no lines", _REPORT, "monitor run --once", _RESUME)

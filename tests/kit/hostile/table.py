@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
@@ -17,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from tests.kit.widely import CHAOS
 
 SECRET: Final = "the-secret-of-the-owner"
 STRANGER: Final = 12345
 TABLE: Final = "0123456789abcdef01234567"
 TERABYTE: Final = 1 << 40
-BOMB: Final = 1 << 30 if os.environ.get("TTF_CHAOS") else 1 << 26
+BOMB: Final = 1 << 30 if CHAOS else 1 << 26
 
 RUN_COMMANDS: Final = (
     "report run",
@@ -105,10 +105,17 @@ Added = Callable[[Callable[[Place], None]], Callable[[Place], None]]
 
 
 def hostile(
-    name: str, *quick: str, every: tuple[str, ...] = RUN_COMMANDS, root_only: bool = False
+    name: str,
+    *quick: str,
+    every: tuple[str, ...] = RUN_COMMANDS,
+    root_only: bool = False,
+    one_of_many: bool = False,
 ) -> Added:
+    """`one_of_many`: only a campaign gives it to the commands of `quick`."""
+
     def add(make: Callable[[Place], None]) -> Callable[[Place], None]:
-        TABLE_OF_ALL.append(Hostile(name, make, quick or every[:2], every, root_only))
+        at_once = () if one_of_many and not CHAOS else quick or every[:2]
+        TABLE_OF_ALL.append(Hostile(name, make, at_once, every, root_only))
         return make
 
     return add

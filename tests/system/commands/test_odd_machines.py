@@ -13,12 +13,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Invoke
 from tests.kit.fixtures.trained import TRAINS
+from tests.kit.widely import wide
 
 from ttf.errors import ExitCode
-
-wide = pytest.mark.skipif(
-    os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"
-)
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -18,6 +18,7 @@ from ttf.machine.memory._linux import LinuxTree, descendants
 from ttf.machine.memory.sampler import MemorySampler
 from ttf.machine.memory.tree import Device, Place
 from ttf.machine.memory.watch import tree_reader
+from ttf.process.child import inherited
 
 
 @contextmanager
@@ -179,3 +180,30 @@ def test_a_child_that_is_about_to_be_another_program_is_not_counted_as_its_paren
         process.kill()
         process.communicate()
     assert max(seen) < 1.5 * (150 << 20), "the same pages were counted twice"
+
+
+# Does the map that holds a new array have the flag "hg", by which numpy asks for huge pages?
+LARGE_ARRAY = """
+import numpy as np
+array = np.ones(16 << 20, dtype=np.uint8)
+middle, inside = array.ctypes.data + (8 << 20), False
+for line in open("/proc/self/smaps"):
+    words = line.split()
+    if "-" in words[0]:
+        low, high = (int(part, 16) for part in words[0].split("-"))
+        inside = low <= middle < high
+    elif inside and words[0] == "VmFlags:":
+        print("hg" in words)
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this kernel has none"
+)
+def test_large_arrays_of_a_child_ask_for_no_huge_pages() -> None:
+    # The kernel would fill holes in the heap with them that were given back: memory that grows.
+    asks = [
+        subprocess.check_output([sys.executable, "-c", LARGE_ARRAY], env=env, text=True).strip()
+        for env in (inherited(), {**inherited(), "NUMPY_MADVISE_HUGEPAGE": "1"})
+    ]
+    assert asks == ["False", "True"]

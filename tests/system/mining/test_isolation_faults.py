@@ -15,7 +15,6 @@ import numpy as np
 import psutil
 import pytest
 from tests.conftest import wait_until
-from tests.kit.live_run import WIDELY
 from tests.kit.sabotaged_miner import (
     Deaths,
     ask,
@@ -25,6 +24,7 @@ from tests.kit.sabotaged_miner import (
     run,
     sabotaged,
 )
+from tests.kit.widely import CHAOS, wide
 
 from ttf.errors import BadAnswer, BadData, GaveUp, MinerDied, MinerFailed, MinerTimedOut
 from ttf.incidents.classify import classify
@@ -43,7 +43,7 @@ SIGNALS = {
 STAGES = ("create", "build", "search")
 STRUCK = (
     [(act, when) for act in SIGNALS for when in STAGES]
-    if WIDELY
+    if CHAOS
     else [*(("kill", when) for when in STAGES), *zip(("segv", "abrt", "bus"), STAGES, strict=True)]
 )
 """Each stage, each signal; every pair widely."""
@@ -71,7 +71,7 @@ def test_a_signal_at_any_stage_costs_a_worker_and_nothing_else(
 def test_a_worker_may_die_at_each_of_many_requests(job: MiningJob, tmp_path: Path) -> None:
     """Six searches in two rounds: killed at each of them in turn (at the first, the last, and between
     the rounds), the answers stay right."""
-    for at in range(6) if WIDELY else (0, 3, 5):
+    for at in range(6) if CHAOS else (0, 3, 5):
         deaths = Deaths()
         dying = sabotaged(job, "kill", first=at, times=1, counter=str(tmp_path / f"count-{at}"))
         with MinerWorkers(isolation="process", say=print, on_death=deaths) as workers:
@@ -92,8 +92,14 @@ def test_a_kill_in_the_middle_of_a_result_leaves_no_torn_one(
     assert deaths.all[0].killed_by_us == ""
 
 
-@pytest.mark.parametrize("when", ["create", "build", "search"])
-@pytest.mark.parametrize("act", ["exit", "leave"])
+@pytest.mark.parametrize(
+    ("act", "when"),
+    [
+        pytest.param(act, when, marks=wide if (act == "exit") == (when == "build") else ())
+        for act in ("exit", "leave")
+        for when in STAGES
+    ],
+)
 def test_leaving_without_an_answer_is_no_success(job: MiningJob, act: str, when: str) -> None:
     deaths = Deaths()
     with pytest.raises(MinerDied, match="ended with exit code 0 without an answer"):
@@ -195,7 +201,7 @@ GARBAGE: dict[str, list[tuple[str, str]]] = {
     "files": [
         ("overwrite", "ids.npy"),
         ("truncate", "ids.npy"),
-        ("remove", "progress.json"),
+        ("remove", "blocks.bin"),
     ],
     "answers": [
         ("lie", "{'id': 200}"),

@@ -131,8 +131,8 @@ def test_nothing_is_left_in_or_beside_the_folders_of_the_job(
     with MinerWorkers(isolation="process", say=print, logs=logs) as workers:
         report = ask(workers, rounds())
     assert sorted(p.name for p in Path(report.ids_path).parent.iterdir()) == [
+        "blocks.bin",
         "ids.npy",
-        "progress.json",
         "scores.npy",
     ]
     assert not list(logs.iterdir()), "no stacks, no file"

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from tests.conftest import Invoke, RunTtf
 
 from ttf.data.synth import SynthShape, write_synth
-from ttf.data.vectors import unit_rows
+from ttf.data.vectors import npy_header, unit_rows
 from ttf.errors import MinerDied
 from ttf.mining.job import MiningJob
-from ttf.rundir.confined import read_json
 
 BANK = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
 QUERIES = np.random.default_rng(1).standard_normal((500, 16)).astype(np.float32)
@@ -246,8 +245,10 @@ def test_answers_survive_an_error_met_after_them(
     done = invoke(words(files, "--isolation", "none", "--similarity", "dot", "--miner", "faiss"))
     assert (done.code, "contains NaN" in done.err) == (3, True), done.err
     partial = offline.partial_folder(files / "found.npz")
-    kept = read_json(partial / "found" / "progress.json", partial)
-    assert [chunk["queries"] for chunk in kept["chunks"]] == [200]
+    kept = sorted(p.name for p in (partial / "found").iterdir())
+    assert kept == ["blocks.bin", "ids.npy", "scores.npy"]
+    head = len(npy_header((len(QUERIES), 20), np.dtype("<i8")))
+    assert (partial / "found" / "ids.npy").stat().st_size == head + 200 * 20 * 8
 
 
 def test_of_several_arrays_of_queries_the_others_are_named_once(
@@ -285,7 +286,7 @@ def test_a_terminated_command_says_so_and_continues_when_given_again(
             text=True,
         )
         partial = files / "found.npz.partial"
-        wait_until(lambda: (partial / "found" / "progress.json").exists(), 60)
+        wait_until(lambda: (partial / "found" / "blocks.bin").exists(), 60)
         process.terminate()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err

@@ -147,6 +147,7 @@ def test_what_needs_more_says_in_one_line_what_to_install(
     assert "\n  guard " in helped.out and "\n  train " not in helped.out
 
 
+@wide
 def test_beside_twotower_it_has_no_file_in_common_and_is_not_used(
     fresh_environment: FreshEnvironment, guard_wheel: Path
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 
 import pytest
 from filelock import FileLock
+from tests.kit.widely import wide
 from tests.system.packages.conftest import BASE, MakeEnvironment
 from tests.system.packages.fresh import ALL_QUESTIONS, BRIEFLY, COMPLETE, FreshEnvironment, pip
 
@@ -185,6 +186,7 @@ def of_the_page(words: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.timeout(900)
+@wide
 def test_what_ttf_plugins_new_writes_passes_its_own_tests_unedited(
     written: Written, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, Outcome
+from tests.kit.widely import wide
 from tests.system.packages.conftest import InstalledOnce
 from tests.system.packages.fresh import BRIEFLY, FreshEnvironment
 
@@ -105,6 +106,7 @@ def sets(*values: str) -> list[str | Path]:
     return [word for value in values for word in ("--set", value)]
 
 
+@wide
 def test_each_passes_its_own_tests_beside_the_others(
     strangers: FreshEnvironment, tmp_path: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_each_passes_its_own_tests_beside_the_others(
         assert f"{file.name}::" in done.out
 
 
+@wide
 def test_what_was_converted_comes_back_bit_for_bit(
     strangers: FreshEnvironment, data: Path, tmp_path: Path
 ) -> None:
@@ -177,6 +180,7 @@ def test_a_name_that_two_claim_is_reported_with_both(
     assert f"choose {CLAIMED}" in listed and "choose usearch-for-all:usearch" in listed
 
 
+@wide
 def test_the_one_that_is_meant_is_chosen_with_its_options(
     contested: FreshEnvironment, data: Path, tmp_path: Path
 ) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.kit.fixtures.durability import Ended, Forker
-from tests.kit.live_run import WIDELY
 from tests.kit.small_run import assert_whole, begin, recovered, write_run
+from tests.kit.widely import CHAOS
 
 BEGUN, STEPS = 2, 4
 # A checkpoint gets its name by rename; an old one loses it by renameat, in its open folder.
@@ -114,7 +114,7 @@ def test_a_disk_that_takes_less_than_it_says_is_found_out(
 ) -> None:
     noticed, last = 0, counts["write"]
     # The writes of the last checkpoint are those of every one.
-    numbers = range(1 if WIDELY else last // (STEPS - BEGUN) + 1, last + 1)
+    numbers = range(1 if CHAOS else last // (STEPS - BEGUN) + 1, last + 1)
     for number in numbers:
         root = ram / f"run{number}"
         ended = under_strace(forker, begun, root, f"pwrite64:retval=100:when={number}")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.kit.hub_sets import DOCUMENTS, PAIRS, write_hub_set
+from tests.kit.widely import wide
 
 import ttf
 from ttf.rundir import durable
@@ -140,7 +141,7 @@ def dying_at(number: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("number", [2, 7, 14, 21, 30, 40])
+@pytest.mark.parametrize("number", [2, 14, 30, *(pytest.param(n, marks=wide) for n in (7, 21, 40))])
 def test_a_run_that_died_in_its_calibration_goes_on_to_the_same_values(
     number: int, with_hubs: ttf.Run, tmp_path: Path
 ) -> None:

@@ -127,7 +127,7 @@ CASES: Mapping[str, tuple[str, dict[str, Any], dict[str, str]]] = {
     ),
     "the embedding manager": (
         MANAGER,
-        {"loss.memory_bank": 10_000, "memory.budget": "4GiB"},
+        {"loss.memory_bank": 10_000, "memory.limit": "4GiB"},
         dict.fromkeys(
             ("l1_cache_mb", "l2_cache_mb", "chunk_size", "sync_every_n_batches", "auto_sync"),
             "no cache of vectors",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from tests.conftest import wait_until
 from tests.kit.data_files import BANK, config, pairs
 
+from ttf.data.ahead import USUAL, Ahead
 from ttf.data.dataset import Dataset
-from ttf.data.loader import QUEUE_LENGTH, Loader, StepHead, choose_targets, head_of
+from ttf.data.loader import Loader, StepHead, choose_targets, head_of
 from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
+from ttf.data.vectors import Buffers
 
 SAMPLES = 8
 
@@ -190,9 +193,72 @@ def test_it_reads_no_further_ahead_than_its_queue(data: Dataset) -> None:
     with source.loader(0, 1000, micro_batch=SAMPLES):
         wait_until(lambda: source.made >= 2)
         time.sleep(0.3)
-        assert source.made <= QUEUE_LENGTH, "a head, its micro-batch, and the next one waiting"
+        assert source.made <= USUAL + 1, "a head, its micro-batch, and the next one waiting"
 
 
 def test_no_steps_are_no_steps(data: Dataset) -> None:
     with Source(data).loader(4, 4) as loader:
         assert list(loader) == []
+
+
+def test_a_longer_queue_is_filled_and_a_shorter_one_is_not_refilled(data: Dataset) -> None:
+    source, ahead = Source(data), Ahead(2)
+    steps = 1000
+    loader = Loader(source.head, data.train, SAMPLES, 0, steps, None, ahead)
+    with loader:
+        taken = iter(loader)
+        ahead.set(8)
+        wait_until(lambda: source.made >= 9)
+        assert source.made <= 10, "one waits, and the head of one more"
+        ahead.set(1)
+        made = source.made
+        for _ in range(made - 1):  # what was read is handed out, in order
+            head, micros = next(taken)
+            assert len(list(micros)) == 1
+        assert head.step == made - 2
+        assert source.made <= made + 2
+
+
+def test_a_shorter_queue_returns_its_memory_at_once() -> None:
+    buffers, ahead = Buffers(), Ahead(4)
+    waiting = ahead.queue(buffers.give_back)
+    array = buffers.rows((512, 1024))
+    kept = weakref.ref(array.base)
+    del array
+    assert kept() is not None, "kept for the next array of this size"
+    ahead.set(2)
+    assert kept() is None
+    ahead.set(3)
+    assert waiting.put("item", 0.0, again=str)
+
+
+def test_what_a_shorter_queue_forgets_is_read_again_and_is_the_same(data: Dataset) -> None:
+    source, ahead = Source(data), Ahead(9)
+    expected = [
+        np.concatenate([m.queries.x for m in micros]).copy()
+        for _, micros in Source(data).loader(0, 4, micro_batch=2)
+    ]
+    with Loader(source.head, data.train, 2, 0, 4, None, ahead) as loader:
+        wait_until(lambda: source.made >= 2)
+        ahead.set(1)  # all but the first of the queue
+        found = []
+        for _, micros in loader:
+            parts = list(micros)
+            assert [m.start for m in parts] == [0, 2, 4, 6]
+            found.append(np.concatenate([m.queries.x for m in parts]))
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_forgotten_items_hold_no_memory() -> None:
+    buffers, ahead = Buffers(), Ahead(4)
+    waiting = ahead.queue(buffers.give_back)
+    arrays = [buffers.rows((512, 1024)) for _ in range(4)]
+    maps = [weakref.ref(array.base) for array in arrays]
+    for array in arrays:
+        assert waiting.put(array, 0.0, again=lambda: "made again")
+    del arrays, array
+    ahead.set(2)
+    assert [kept() is not None for kept in maps] == [True, True, False, False]
+    assert waiting.get(0.0).shape == (512, 1024)
+    assert waiting.get(0.0).shape == (512, 1024)
+    assert waiting.get(0.0) == "made again"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
+from ttf.mining.growing_arrays import JOURNAL
 from ttf.mining.miner_results import IDS, SCORES, Journal
 from ttf.process.messages import BrokenFrame, Reader, encode
 
@@ -61,15 +62,15 @@ def test_it_continues_after_its_last_durable_chunk(tmp_path: Path) -> None:
     assert (np.load(tmp_path / IDS)[3:] == answers(2, 2)[0]).all()
 
 
-@pytest.mark.parametrize("what", ["key", "shape", "bytes", "progress", "file"])
+@pytest.mark.parametrize("what", ["key", "shape", "bytes", "notes", "file"])
 def test_it_starts_anew_where_something_differs(what: str, tmp_path: Path) -> None:
     Journal.open(tmp_path, (5, 3), "key").append(*answers(1, 3))
     if what == "bytes":
         data = bytearray((tmp_path / SCORES).read_bytes())
         data[140] ^= 1
         (tmp_path / SCORES).write_bytes(data)
-    elif what == "progress":
-        (tmp_path / "progress.json").write_text("{")
+    elif what == "notes":
+        (tmp_path / JOURNAL).write_bytes(b"ttfblk1\n")
     elif what == "file":
         (tmp_path / IDS).unlink()
     key = "other" if what == "key" else "key"

@@ -7,10 +7,13 @@ import pytest
 from ttf.process.child import inherited
 
 
-def test_a_child_has_two_arenas_for_malloc_unless_the_user_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("variable", "ours"), [("MALLOC_ARENA_MAX", "2"), ("NUMPY_MADVISE_HUGEPAGE", "0")]
+)
+def test_a_childs_memory_is_allocated_as_ttf_says_unless_the_user_says_otherwise(
+    variable: str, ours: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
-    assert inherited()["MALLOC_ARENA_MAX"] == "2"
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "5")
-    assert inherited()["MALLOC_ARENA_MAX"] == "5"
+    monkeypatch.delenv(variable, raising=False)
+    assert inherited()[variable] == ours
+    monkeypatch.setenv(variable, "5")
+    assert inherited()[variable] == "5"

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.kit.live_run import WIDELY
+from tests.kit.widely import CHAOS
 
 from ttf.incidents.death import Remedy
 from ttf.supervise.decide import decide, initial, wake_at
@@ -52,7 +52,7 @@ from ttf.supervise.events import (
 )
 from ttf.supervise.restart_rules import MOST_REMEDIES
 
-EXAMPLES = 1000 if WIDELY else 120
+EXAMPLES = 1000 if CHAOS else 120
 LAST = (Stop, GiveUp, Finish, EndWithError)
 TO_A_TRAINER = (AskToStop, AskToShed, AskToLeave, SaveEvery, DumpStacks, Kill)
 

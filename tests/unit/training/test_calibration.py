@@ -105,6 +105,17 @@ def test_a_part_that_does_not_read_back_is_none(tmp_path: Path) -> None:
     assert work.get("other") is None
 
 
+def test_each_finished_part_is_told_once_also_by_the_process_that_goes_on(tmp_path: Path) -> None:
+    told: list[int] = []
+    work = Work(tmp_path, "key", told.append)
+    for name in ("some", "other", "some"):
+        work.put(name, np.arange(3))
+    again = Work(tmp_path, "key", told.append)
+    assert again.get("some") is not None and again.get("missing") is None
+    again.put("missing", np.arange(3))
+    assert told == [1, 2, 2, 1, 2]
+
+
 def test_the_work_of_other_weights_goes(tmp_path: Path) -> None:
     Work(tmp_path, "before").put("some", np.arange(3))
     work = Work(tmp_path, "now")

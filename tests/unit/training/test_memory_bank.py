@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from ttf.training.loss.infonce import info_nce
+from ttf.training.loss.infonce import Trained, info_nce
 from ttf.training.memory_bank import COLUMNS, Columns, MemoryBank
 
 DIM, DOCUMENTS, ROOM = 4, 24, 10
@@ -161,7 +161,7 @@ def test_the_loss_counts_every_document_of_step_and_bank_once(
     offered |= {int(i): docs[place] for place, i in enumerate(doc_ids)}
     found = info_nce(
         q,
-        columns.cand_ND,
+        columns.trained or columns.cand_ND,
         columns.target_S,
         scale=10.0,
         known_BP=columns.known_SP,
@@ -206,22 +206,60 @@ def test_the_number_of_candidates_takes_few_values(mode: str) -> None:
     assert most <= max(sizes) < most + COLUMNS
 
 
-def test_the_candidates_of_fixed_documents_are_no_copy_of_the_bank() -> None:
+def test_trained_documents_have_few_shapes_while_the_bank_fills() -> None:
+    capacity, doc_ids = 80 * COLUMNS, np.arange(8)
+    bank = MemoryBank(
+        capacity=capacity, num_documents=capacity + 8, dim=2, room=8, device=CPU, trainable=True
+    )
+    docs = torch.ones(8, 2, requires_grad=True)
+    counts, shapes = set(), set()
+    for start in range(8, capacity + 8, COLUMNS):
+        columns = bank.columns(doc_ids, docs, doc_ids, doc_ids[:, None], use_bank=True)
+        assert columns.trained is not None
+        assert columns.trained.count == len(columns.cand_ND) <= len(columns.trained.wide_WD)
+        assert len(columns.trained.wide_WD) <= columns.trained.count * 9 / 8
+        counts.add(columns.trained.count)
+        shapes.add(len(columns.trained.wide_WD))
+        bank.commit(np.arange(start, start + COLUMNS), torch.ones(COLUMNS, 2), refresh=True)
+    assert len(counts) == 80 and len(shapes) < 40
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_the_candidates_are_no_copy_of_the_bank(trainable: bool) -> None:
+    """A copy that grows with the bank would find no room in the heap where the last one was."""
     bank = make(12)
     bank.commit(np.arange(8), torch.randn(8, DIM), refresh=False)
     doc_ids = np.array([2, 20])
-    columns = bank.columns(doc_ids, torch.randn(2, DIM), doc_ids, doc_ids[:, None], use_bank=True)
+    docs = torch.randn(2, DIM, requires_grad=trainable)
+    columns = bank.columns(doc_ids, docs, doc_ids, doc_ids[:, None], use_bank=True)
     assert columns.cand_ND.shape == (COLUMNS, DIM)
     assert columns.cand_ND[2:].data_ptr() == bank.vectors().data_ptr()
+    assert (columns.trained is not None) == trainable
 
 
-def test_gradients_reach_the_documents_of_the_step_alone() -> None:
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_gradients_reach_the_documents_of_the_step_alone(symmetric: bool) -> None:
     bank = make(12)
     bank.commit(np.arange(8), torch.randn(8, DIM), refresh=False)
-    docs = torch.randn(2, DIM, requires_grad=True)
+    docs, q = torch.randn(2, DIM, requires_grad=True), torch.randn(2, DIM, requires_grad=True)
     doc_ids = np.array([2, 20])
     columns = bank.columns(doc_ids, docs, doc_ids, doc_ids[:, None], use_bank=True)
-    torch.autograd.backward(columns.cand_ND.sum())
-    assert docs.grad is not None
-    assert (docs.grad == 1).all()
+
+    def gradients(candidates: torch.Tensor | Trained) -> tuple[torch.Tensor, ...]:
+        loss_B = info_nce(
+            q,
+            candidates,
+            columns.target_S,
+            scale=10.0,
+            known_BP=columns.known_SP,
+            dead_K=columns.dead_K,
+            symmetric=symmetric,
+        )
+        return torch.autograd.grad(loss_B.sum(), [q, docs])
+
+    # Bit by bit those of candidates that are one matrix with a graph.
+    joined = torch.cat([docs, columns.cand_ND[2:]])
+    assert columns.trained is not None
+    for one, other in zip(gradients(columns.trained), gradients(joined), strict=True):
+        assert torch.equal(one, other)
     assert not bank.vectors().requires_grad

@@ -13,6 +13,7 @@ from ttf import NoOptions
 from ttf.config.schema import RunConfig
 from ttf.contracts import BatchPlan, MinerContext, MinerCost, TowerCost
 from ttf.machine.memory.limits import Limit
+from ttf.training.loss.infonce import COLUMNS_AT_ONCE
 from ttf.training.plan import (
     ArrayFacts,
     Choices,
@@ -102,10 +103,13 @@ def test_components_follow_their_formulas() -> None:
     found = plan()
     assert item(found, "weights, gradients, AdamW") == 16 * GRU.parameters
     assert item(found, "micro-batches in memory") == 4 * 32 * 100 * 768 * 4
-    assert item(found, "activations") == 2 * 32 * GRU.activation_bytes
+    assert item(found, "activations") == round(1.4 * 32 * GRU.activation_bytes)
     documents = 512 * 5 + 35_904
     assert item(found, "memory bank and candidates") == documents * 768 * 4
-    assert item(found, "logits") == 2 * 32 * documents * 4
+    assert item(found, "logits") == 2 * 32 * COLUMNS_AT_ONCE * 4
+    linear = TowerCost(parameters=590_000, activation_bytes=6_144, forward_flops=1_180_000)
+    trained = plan(doc=linear, doc_frozen=False)
+    assert item(trained, "logits") == 2 * 32 * documents * 4
 
 
 def test_candidate_tables_take_twelve_bytes_an_entry_for_each_that_is_kept() -> None:
@@ -172,17 +176,18 @@ def test_the_limit_decides_whether_it_fits_and_the_text_says_so() -> None:
 
 def test_what_does_not_fit_is_told_what_to_lower_the_largest_first() -> None:
     choices = replace(CHOICES, threads=8, miner="", refreshes=0)
+    choices = replace(choices, batch=BatchPlan(micro_batch=64, accumulate=8))
     tight = make_plan(UNCALIBRATED, FACTS, choices, Limit(700_000_000, "cgroup"))
     options = [option for option, _, _ in tight.lowerable]
     assert options == [
-        "--batch-size (now 32)",
+        "--batch-size (now 64)",
         "--threads (now 8)",
         "--memory-bank (now 35,904)",
     ]
     text = tight.text()
     assert "too much. Options to lower, the one with the most memory first:" in text
-    assert text.index("--batch-size (now 32): ") < text.index("--threads (now 8): 128 MB for")
-    assert "activations" in text[text.index("--batch-size (now 32)") :]
+    assert text.index("--batch-size (now 64): ") < text.index("--threads (now 8): 128 MB for")
+    assert "activations" in text[text.index("--batch-size (now 64)") :]
 
 
 def test_what_cannot_be_lowered_is_not_advised() -> None:

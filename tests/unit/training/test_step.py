@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from torch import Tensor
 from ttf.data.dataset import Dataset
 from ttf.errors import BadData, NumericFailure
 from ttf.training.optimizer import make_optimizer
-from ttf.training.schedule import learning_rate
+from ttf.training.schedule import learning_rate, temperature
+from ttf.training.step import Stepper
 
 STEPS = 3
 
@@ -296,3 +298,29 @@ def test_the_small_world_has_what_the_tests_above_need(data: Dataset) -> None:
     assert (head.known[:, 1] >= 0).any(), "some queries have two positives"
     assert len(set(head.targets.tolist())) < SAMPLES, "and some share their target"
     assert world.PAIRS > SAMPLES
+
+
+def test_the_temperature_falls_by_the_same_factor_from_1_4_to_0_8_times() -> None:
+    falling = [temperature(step, 20, 0.06, "falling") for step in range(20)]
+    assert (falling[0], falling[-1]) == pytest.approx((0.084, 0.048))
+    factors = [later / earlier for earlier, later in itertools.pairwise(falling)]
+    assert factors == pytest.approx(factors[:1] * 19)
+    assert {temperature(step, 20, 0.06, "constant") for step in range(20)} == {0.06}
+    assert temperature(0, 1, 0.06, "falling") == 0.06
+
+
+def test_each_step_has_its_own_temperature_wherever_the_training_begins(data: Dataset) -> None:
+    temperatures = [0.08, 0.06, 0.045]
+    asked: list[int] = []
+
+    def at(step: int) -> float:
+        asked.append(step)
+        return temperatures[step]
+
+    made = World(data)
+    made.stepper = Stepper(made.stepper.gradients, made.optimizer, data, temperature=at)
+    # A run that goes on begins at any step.
+    for step in (2, 0):
+        made.step(step)
+        assert made.model.temperature.temperature() == pytest.approx(temperatures[step])
+    assert asked == [2, 0]

@@ -14,7 +14,7 @@ from ttf.data.embedding.records import Layout
 from ttf.data.embedding.sieve import Sieve
 
 # Bytes of a slot and of a row beside the record: what this module and `look_ahead` keep of them.
-SLOT_BYTES: Final = 8 + 8 + 8 + 1 + 1 + 16 + 8
+SLOT_BYTES: Final = 8 + 8 + 8 + 8 + 1 + 1 + 16 + 8
 ROW_BYTES: Final = 4 + 4 + 8
 _RECENT: Final = 8  # Rows of so many calls stay: their gradients may still come.
 _UNUSED: Final = -_RECENT
@@ -32,18 +32,27 @@ class HotRows:
         self.slots = slots  # In use; fewer than there are after `shrink`.
         self.most = slots
         self.dirty = np.zeros(slots, np.bool_)
-        self.row_in = np.full(slots, -1, np.int64)
-        self.next_use = np.full(slots, NEVER)
+        # All zeros, which take no time and no memory before they are used. Of slots without a row
+        # nothing else is read.
+        self._taken = np.zeros(slots, np.bool_)
+        self.row_in = np.zeros(slots, np.int64)
+        self.next_use = np.zeros(slots, np.int64)
+        self.read_for = np.zeros(slots, np.int64)  # The announced batch that a row came with.
         self._slot_of = np.zeros(rows, np.int32)  # Plus one; 0: not in memory.
-        self._recent = np.full(slots, _UNUSED, np.int64)  # The last call that used a slot.
+        self._recent = np.zeros(slots, np.int64)  # The last call that used a slot.
         self._call = 0
         self._sieve = Sieve(slots)
-        self._free = np.arange(slots - 1, -1, -1, dtype=np.int64)
+        self._free = np.empty(0, np.int64)  # Of those that had a row before.
+        self._untouched = 0  # Slots from here on never had one.
         self._record_size = layout.size
 
     @property
     def occupied(self) -> int:
-        return self.slots - len(self._free)
+        return self.slots - self._num_free
+
+    @property
+    def _num_free(self) -> int:
+        return len(self._free) + self.slots - self._untouched
 
     def slots_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """-1: not in memory."""
@@ -59,12 +68,12 @@ class HotRows:
 
     def room(self, loaded: int) -> int:
         """How many slots are free, or could be: not used lately, nor by a batch up to `loaded`."""
-        return len(self._free) + int(np.count_nonzero(self._may_go(loaded)[: self.slots]))
+        return self._num_free + int(np.count_nonzero(self._may_go(loaded)[: self.slots]))
 
     def victims(self, count: int, loaded: int, *, calls: int = _RECENT) -> NDArray[np.int64]:
         """Slots to be emptied so that `count` are free; fewer if there are no more. Rows of the
         last `calls` calls stay."""
-        missing = count - len(self._free)
+        missing = count - self._num_free
         if missing <= 0:
             return np.empty(0, np.int64)
         may_go = self._may_go(loaded, calls)
@@ -82,12 +91,12 @@ class HotRows:
 
     def _may_go(self, loaded: int, calls: int = _RECENT) -> NDArray[np.bool_]:
         idle = self._recent <= self._call - calls
-        return idle & (self.row_in >= 0) & (self.next_use > loaded)
+        return idle & self._taken & (self.next_use > loaded)
 
     def empty(self, slots: NDArray[np.int64]) -> None:
         """Their records were taken elsewhere."""
         self._slot_of[self.row_in[slots]] = 0
-        self.row_in[slots] = -1
+        self._taken[slots] = False
         self.dirty[slots] = False
         self.next_use[slots] = NEVER
         self._free = np.concatenate([self._free, slots[slots < self.slots]])
@@ -95,10 +104,16 @@ class HotRows:
     def fill(self, ids: NDArray[np.int64], next_use: int) -> NDArray[np.int64]:
         """Slots for rows that are not in memory; there are enough free ones."""
         count = len(ids)
-        slots, self._free = self._free[len(self._free) - count :], self._free[: -count or None]
+        used = min(count, len(self._free))
+        slots, self._free = self._free[len(self._free) - used :], self._free[: -used or None]
+        new = np.arange(self._untouched, self._untouched + count - used)
+        self._untouched += len(new)
+        slots = np.concatenate([slots, new])
+        self._taken[slots] = True
         self._slot_of[ids] = slots + 1
         self.row_in[slots] = ids
         self.next_use[slots] = next_use
+        self.read_for[slots] = -1 if next_use == NEVER else next_use
         self._recent[slots] = _UNUSED
         self._sieve.add(slots)
         return slots
@@ -107,14 +122,12 @@ class HotRows:
 
     def above(self, slots: int) -> NDArray[np.int64]:
         """Occupied slots from `slots` on: they are to be emptied before `resize`."""
-        return slots + np.flatnonzero(self.row_in[slots : self.slots] >= 0)
+        return slots + np.flatnonzero(self._taken[slots : self.slots])
 
     def resize(self, slots: int) -> None:
         """Uses only the first `slots`; the memory of the others goes back to the system."""
-        if slots > self.slots:
-            more = np.arange(slots - 1, self.slots - 1, -1, dtype=np.int64)
-            self._free = np.concatenate([more, self._free])
-        else:
+        if slots <= self.slots:
+            self._untouched = min(self._untouched, slots)
             self._free = self._free[self._free < slots]
             begin = -(-slots * self._record_size // mmap.PAGESIZE) * mmap.PAGESIZE
             if hasattr(mmap, "MADV_DONTNEED") and begin < len(self._memory):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 
 from ttf.data.embedding.records import UNIT, Records
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
-from ttf.rundir.confined import found_json, names_in, open_inside
-from ttf.rundir.durable import OpenFile, fsync_dir, write_json
+from ttf.rundir.confined import names_in, open_inside, read_json
+from ttf.rundir.durable import TEMP_PREFIX, OpenFile, fsync_dir, write_json
 from ttf.rundir.removing import remove_if_there
 
 AREA: Final = "table"
@@ -32,7 +33,11 @@ _MAGIC: Final = b"TTFTABL1"
 _HEADER: Final = struct.Struct("<8sQQQIII")
 _MOST_UNITS: Final = 1 << 29  # 34 GB: so many positions fit beside the place of the segment.
 _AT_ONCE: Final = 1 << 14  # Records of a block.
+# Written to the disk in small portions: reads behind a whole gigabyte would wait for seconds.
+SYNC_BYTES: Final = 32 << 20
 _SUFFIX: Final = ".rows"
+# Anything else in the folder is somebody else's, and stays.
+_OURS: Final = re.compile(r"[0-9]{9,}\.(rows|json)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,7 @@ class Segment:
         self.units = units
         self.size = 0
         self.blocks = 0
+        self._synced = 0
         self._folder = folder
         self._file = file
         self._fd = -1
@@ -58,9 +64,9 @@ class Segment:
     @classmethod
     def begin(cls, folder: Path, number: int, units: int) -> Segment:
         segment = cls(folder, number, units)
-        remove_if_there(segment.path, folder, AREA)
+        remove_if_there(segment.path, folder.parent, AREA)
         segment._file = OpenFile(segment.path, AREA)
-        with open_inside(segment.path, folder) as file:
+        with open_inside(segment.path, folder.parent) as file:
             segment._fd = os.dup(file.fileno())
         return segment
 
@@ -68,8 +74,8 @@ class Segment:
     def committed(cls, folder: Path, number: int, units: int) -> Segment:
         """Raises ArtifactDamaged if the file is not what was committed, OSError."""
         segment = cls(folder, number, units)
-        facts = found_json(segment.manifest, folder)
-        with open_inside(segment.path, folder) as file:
+        facts = read_json(segment.manifest, folder.parent)
+        with open_inside(segment.path, folder.parent) as file:
             segment._fd = os.dup(file.fileno())
         size = os.fstat(segment._fd).st_size
         wanted = (facts.get("segment"), facts.get("units"), facts.get("bytes"))
@@ -110,6 +116,9 @@ class Segment:
         try:
             for part in (begin.ljust(UNIT, b"\0"), numbers.data, body.data):
                 self._file.write(part)
+            if self._file.size - self._synced > SYNC_BYTES:
+                self._file.sync()
+                self._synced = self._file.size
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
         self.size = self._file.size
@@ -176,16 +185,16 @@ class Segment:
     def remove(self) -> None:
         """The manifest first: without it the segment does not count."""
         self.close()
-        remove_if_there(self.manifest, self._folder, AREA)
-        remove_if_there(self.path, self._folder, AREA)
+        remove_if_there(self.manifest, self._folder.parent, AREA)
+        remove_if_there(self.path, self._folder.parent, AREA)
 
 
 def committed_numbers(folder: Path, after: int) -> list[int]:
     """Of the segments after one, up to the first gap."""
     present = {
-        int(name.removesuffix(".json"))
-        for name in names_in(folder, folder)
-        if name.endswith(".json") and name.removesuffix(".json").isdecimal()
+        int(Path(name).stem)
+        for name in names_in(folder, folder.parent)
+        if name.endswith(".json") and _OURS.fullmatch(name)
     }
     numbers = []
     while after + 1 in present:
@@ -198,10 +207,14 @@ def remove_others(folder: Path, keep: list[int]) -> None:
     """Removes what a dead process left, and segments that are to be forgotten; durable on return,
     before a new segment may take their numbers."""
     stems = {f"{number:09d}" for number in keep}
-    others = [name for name in names_in(folder, folder) if Path(name).stem not in stems]
+    others = [
+        name
+        for name in names_in(folder, folder.parent)
+        if Path(name).stem not in stems and (_OURS.fullmatch(name) or name.startswith(TEMP_PREFIX))
+    ]
     # Newest first, manifests before their files: whatever a crash leaves has no gap.
     for name in sorted(others, key=lambda name: (name.endswith(".json"), name), reverse=True):
         with contextlib.suppress(FileNotFoundError):
-            remove_if_there(folder / name, folder, AREA)
+            remove_if_there(folder / name, folder.parent, AREA)
     if others:
         fsync_dir(folder, AREA)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ttf.data.embedding.records import UNIT, Records
@@ -15,7 +16,9 @@ from ttf.errors import ArtifactDamaged
 
 # Reading what lies between two records is cheaper than another system call, up to this distance.
 _GAP: Final = 16 << 10
-_MOST: Final = 4 << 20
+_MOST: Final = (
+    512 << 10
+)  # What is read in one go stays in the processor's cache until it is copied.
 
 
 def runs(units: NDArray[np.int64], length: int, gap: int = _GAP) -> Iterator[slice]:
@@ -35,37 +38,46 @@ def runs(units: NDArray[np.int64], length: int, gap: int = _GAP) -> Iterator[sli
             start += max(1, last)
 
 
-def read_records(fd: int, name: str, units: NDArray[np.int64], out: Records) -> int:
-    """Fills `out` (N, words) with the records at these positions, in units of 64 bytes, ascending.
-    Returns how many bytes were read."""
-    words = out.shape[1]
-    length = words * 4 // UNIT
-    total = 0
-    for run in runs(units, length):
-        first = int(units[run.start])
-        size = (int(units[run.stop - 1]) + length - first) * UNIT
-        read = _pread(fd, name, size, first * UNIT)
-        total += size
-        places = units[run] - first
-        cells = read.view(np.float32).reshape(-1, UNIT // 4)
-        if length == 1 or len(places) == 1:
-            out[run] = cells[places[:, None] + np.arange(length)].reshape(-1, words)
-        else:
-            for column in range(length):
-                at = slice(column * (UNIT // 4), (column + 1) * (UNIT // 4))
-                out[run, at] = cells[places + column]
-    return total
+class Reader:
+    """Has one buffer for all reads: memory that is used for the first time costs more than the read."""
 
+    def __init__(self) -> None:
+        self._buffer = np.empty(_MOST, np.uint8)
 
-def _pread(fd: int, name: str, size: int, offset: int) -> NDArray[np.uint8]:
-    buffer = np.empty(size, np.uint8)
-    view = memoryview(buffer.data)
-    done = 0
-    while done < size:
-        count = os.preadv(fd, [view[done:]], offset + done)
-        if not count:
-            raise ArtifactDamaged(
-                f"{name} is {offset + done:,} bytes long; a record at byte {offset:,} is missing."
+    def read(
+        self, fd: int, name: str, units: NDArray[np.int64], out: Records, rows: NDArray[np.int64]
+    ) -> int:
+        """Puts the records at these positions, in units of 64 bytes, ascending, into `rows` of `out`
+        (N, words). Returns how many bytes were read."""
+        words = out.shape[1]
+        length = words * 4 // UNIT
+        total = 0
+        for run in runs(units, length):
+            first = int(units[run.start])
+            size = (int(units[run.stop - 1]) + length - first) * UNIT
+            read = self._pread(fd, name, size, first * UNIT)
+            # One window at each unit; they overlap.
+            windows = as_strided(
+                read.view(np.float32),
+                (size // UNIT - length + 1, words),
+                (UNIT, 4),
+                writeable=False,
             )
-        done += count
-    return buffer
+            out[rows[run]] = windows[units[run] - first]
+            total += size
+        return total
+
+    def _pread(self, fd: int, name: str, size: int, offset: int) -> NDArray[np.uint8]:
+        if size > len(self._buffer):
+            self._buffer = np.empty(size, np.uint8)
+        buffer = self._buffer[:size]
+        view = memoryview(buffer.data)
+        done = 0
+        while done < size:
+            count = os.preadv(fd, [view[done:]], offset + done)
+            if not count:
+                raise ArtifactDamaged(
+                    f"{name} is {offset + done:,} bytes long; a record at byte {offset:,} is missing."
+                )
+            done += count
+        return buffer

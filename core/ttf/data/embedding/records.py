@@ -29,6 +29,7 @@ class Layout:
     dim: int
     state: int  # Words of the optimizer.
     seed: int
+    zeros: bool = False  # Rows that were never written are zero, not random.
 
     @property
     def units(self) -> int:
@@ -57,6 +58,8 @@ class Layout:
 
     def fill_fresh(self, ids: NDArray[np.int64], records: Records) -> None:
         """Gives the rows that were never written their initial values."""
+        if self.zeros:
+            return  # as a file reads that was never written
         fresh = np.flatnonzero(records.view(np.int32)[:, self.dim + self.state + 1] == 0)
         rows = max(1, _FRESH_AT_ONCE // self.dim)
         for start in range(0, len(fresh), rows):

@@ -16,8 +16,8 @@ _AT_ONCE = 4096
 class Sieve:
     def __init__(self, slots: int) -> None:
         self.used = np.zeros(slots, np.bool_)
-        self._order = np.full(2 * slots, -1, np.int64)
-        self._place = np.full(slots, -1, np.int64)  # Of each slot in the order.
+        self._order = np.zeros(2 * slots, np.int64)  # As far as `_end`; -1: no slot.
+        self._place = np.zeros(slots, np.int64)  # Of each slot in the order.
         self._hand = self._end = 0
 
     def add(self, slots: NDArray[np.int64]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,17 +20,25 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from ttf.data.embedding.journal import AREA, Segment, committed_numbers, remove_others
-from ttf.data.embedding.positions import read_records
+from ttf.data.embedding.journal import AREA, SYNC_BYTES, Segment, committed_numbers, remove_others
+from ttf.data.embedding.positions import Reader
 from ttf.data.embedding.records import UNIT, Layout, Records
 from ttf.errors import ArtifactDamaged, ConfigError, FolderInUse, storage_error
-from ttf.rundir.confined import found_json
-from ttf.rundir.durable import PlacedFile, fsync_dir, make_dir, unlink, write_json
+from ttf.rundir.confined import names_in, read_json
+from ttf.rundir.durable import (
+    TEMP_PREFIX,
+    PlacedFile,
+    fsync_dir,
+    make_dir,
+    unlink,
+    write_json,
+)
 
 FORMAT: Final = 1
 FACTS: Final = "table.json"
 _BASE: Final = "rows.bin"
 _JOURNAL: Final = "journal"
+_LOCK: Final = ".lock"
 _PLACES: Final = 8  # Of segments that are in use at the same time; 3 bits of a position.
 _SHIFT: Final = 29
 _IN_SEGMENT: Final = (1 << _SHIFT) - 1
@@ -48,13 +57,15 @@ class StoredRows:
         self.layout = layout
         self.bytes_read = 0
         self._kind = kind
+        self._reader = Reader()
         self._folder = path / _JOURNAL
         # Position of each row's newest record in the journal: place of the segment, unit. 0: none.
         self._where = np.zeros(rows, np.uint32)
         self._segments: list[Segment] = []
         self._open: Segment | None = None
         self._base: PlacedFile | None = None
-        self._lock = FileLock(path / ".lock")
+        self._under_way: Iterator[None] | None = None
+        self._lock = FileLock(path / _LOCK)
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
@@ -77,20 +88,22 @@ class StoredRows:
 
     def _open_or_make(self, at_version: int | None) -> None:
         facts = self._facts()
-        if not (self.path / FACTS).exists():
-            self._make(facts)
-        found = found_json(self.path / FACTS, self.path)
-        self._refuse_other(facts, found)
-        self._applied = int(found["applied"])
-        self._base = PlacedFile(self.path / _BASE, AREA)
-        size = os.fstat(self._base.fd).st_size
-        if size != self.rows * self.layout.size:
+        if not os.path.lexists(self.path / FACTS):
+            _refuse_files_of_others(self.path)
+            write_json(self.path / FACTS, {**facts, "applied": 0}, AREA)
+        found = read_json(self.path / FACTS, self.path)
+        self._applied = self._checked(facts, found)
+        base, size = self.path / _BASE, self.rows * self.layout.size
+        if not self._applied:
+            self._make_missing(base, size)
+        numbers = committed_numbers(self._folder, self._applied)
+        self._base = PlacedFile(base, AREA)
+        there = os.fstat(self._base.fd).st_size
+        if there != size:
             raise ArtifactDamaged(
-                f"{self.path / _BASE} has {size:,} bytes instead of "
-                f"{self.rows * self.layout.size:,}: it was cut, or is another table's.",
+                f"{base} has {there:,} bytes instead of {size:,}: it was cut, or is another table's.",
                 hint="Restore the folder from a copy.",
             )
-        numbers = committed_numbers(self._folder, self._applied)
         self._keep(numbers, at_version)
 
     def _keep(self, numbers: list[int], at_version: int | None) -> None:
@@ -109,19 +122,23 @@ class StoredRows:
                 self._refuse_outside(block.ids, segment)
                 self._where[block.ids] = self._positions(segment, block.units)
 
-    def _make(self, facts: dict[str, Any]) -> None:
-        base = self.path / _BASE
-        if base.exists():  # of a process that died before it wrote the facts
+    def _make_missing(self, base: Path, size: int) -> None:
+        """Of a table that is new, or whose process died while it made it: the base file is the last
+        thing that it made. Before that there is nothing to lose."""
+        if os.path.lexists(base) and base.lstat().st_size == size:
+            return
+        if not os.path.lexists(self._folder):
+            make_dir(self._folder, AREA)
+        if committed_numbers(self._folder, 0):
+            return  # It was whole once, and then cut.
+        if os.path.lexists(base):
             unlink(base, AREA)
-        made = PlacedFile(base, AREA, size=self.rows * self.layout.size)
+        made = PlacedFile(base, AREA, size=size)
         try:
             made.sync()
         finally:
             made.close()
-        if not self._folder.exists():
-            make_dir(self._folder, AREA)
         fsync_dir(self.path, AREA)
-        write_json(self.path / FACTS, {**facts, "applied": 0}, AREA)
 
     def _facts(self) -> dict[str, Any]:
         layout = self.layout
@@ -131,16 +148,25 @@ class StoredRows:
             "dim": layout.dim,
             "optimizer": self._kind,
             "seed": layout.seed,
+            **({"zeros": True} if layout.zeros else {}),
         }
 
-    def _refuse_other(self, wanted: dict[str, Any], found: dict[str, Any]) -> None:
-        for name, value in wanted.items():
+    def _checked(self, wanted: dict[str, Any], found: Any) -> int:
+        """How many segments the base file holds, by the facts of the table."""
+        applied = found.get("applied") if isinstance(found, dict) else None
+        if not isinstance(applied, int) or isinstance(applied, bool) or applied < 0:
+            raise ArtifactDamaged(
+                f"{self.path / FACTS} is damaged: it does not describe an embedding table.",
+                hint="Restore the folder from a copy.",
+            )
+        for name, value in {"zeros": None, **wanted}.items():
             if found.get(name) != value:
                 raise ConfigError(
                     f"The embedding table {self.path} has {name} = {found.get(name)!r}, not "
                     f"{value!r}.",
                     hint="Open it with its own values, or choose another folder.",
                 )
+        return applied
 
     def _refuse_outside(self, ids: NDArray[np.int64], segment: Segment) -> None:
         if len(ids) and not (ids.min() >= 0 and ids.max() < self.rows):
@@ -150,12 +176,18 @@ class StoredRows:
 
     @property
     def version(self) -> int:
-        return self._segments[-1].number if self._segments else self._applied
+        segments = self._segments  # Another thread may replace the list.
+        return segments[-1].number if segments else self._applied
+
+    @property
+    def open_bytes(self) -> int:
+        """Of the journal, since the last commit."""
+        opened = self._open
+        return opened.size if opened is not None else 0
 
     @property
     def journal_bytes(self) -> int:
-        opened = self._open.size if self._open is not None else 0
-        return opened + sum(segment.size for segment in self._segments)
+        return self.open_bytes + sum(segment.size for segment in self._segments)
 
     def read(self, ids: NDArray[np.int64]) -> Records:
         """The newest records of distinct rows."""
@@ -180,9 +212,7 @@ class StoredRows:
         if not len(places):
             return
         order = places[np.argsort(units[places], kind="stable")]
-        found = np.empty((len(order), self.layout.words), np.float32)
-        self.bytes_read += read_records(fd, name, units[order], found)
-        out[order] = found
+        self.bytes_read += self._reader.read(fd, name, units[order], out, order)
 
     def append(self, ids: NDArray[np.int64], records: Records) -> None:
         """New values of distinct rows, for the next commit. Raises StorageError."""
@@ -214,32 +244,57 @@ class StoredRows:
     def apply(self, version: int) -> None:
         """Writes the rows of the segments up to `version` into the base file; older versions can
         no longer be opened. Raises StorageError."""
-        old = [segment for segment in self._segments if segment.number <= version]
+        for _ in self.applying(version):
+            pass
+
+    def applying(self, version: int | None) -> Iterator[None]:
+        """`apply` in parts (None: of all that is committed when it begins); reading, appending and committing are allowed between two of them."""
+        if self._under_way is not None:
+            yield from self._under_way  # One after the other: segments go in their order.
+        self._under_way = under_way = self._applying(version)
+        yield from under_way
+        if self._under_way is under_way:
+            self._under_way = None
+
+    def _applying(self, version: int | None) -> Iterator[None]:
+        last = self.version if version is None else version
+        old = [segment for segment in self._segments if segment.number <= last]
         if not old:
             return
+        assert self._base is not None
         try:
-            self._write_base(old)
+            for segment in old:
+                yield from self._write_base(segment)
+            self._base.sync()
             self._applied = old[-1].number
             write_json(self.path / FACTS, {**self._facts(), "applied": self._applied}, AREA)
         except OSError as error:
             raise storage_error(error, str(self.path)) from error
         self._forget(old)
 
-    def _write_base(self, old: list[Segment]) -> None:
+    def _write_base(self, segment: Segment) -> Iterator[None]:
         assert self._base is not None
-        for segment in old:
-            newest = np.zeros(self.rows, np.uint32)
-            for block in segment.scan():
-                newest[block.ids] = block.units
-            rows = np.flatnonzero(newest)
-            for start in range(0, len(rows), _AT_ONCE):
-                ids = rows[start : start + _AT_ONCE]
-                units = newest[ids].astype(np.int64)
-                every = np.ones(len(ids), np.bool_)
-                records = np.empty((len(ids), self.layout.words), np.float32)
-                self._read_from(segment.fd, str(segment.path), units, every, records)
-                self._write_runs(ids, records)
-        self._base.sync()
+        newest = np.zeros(self.rows, np.uint32)
+        for block in segment.scan():
+            newest[block.ids] = block.units
+            yield
+        rows = np.flatnonzero(newest)
+        unsynced = 0
+        for start in range(0, len(rows), _AT_ONCE):
+            ids = rows[start : start + _AT_ONCE]
+            units = newest[ids].astype(np.int64)
+            self._base.will_need(
+                int(ids[0]) * self.layout.size, int(ids[-1] - ids[0]) * self.layout.size
+            )
+            every = np.ones(len(ids), np.bool_)
+            records = np.empty((len(ids), self.layout.words), np.float32)
+            self._read_from(segment.fd, str(segment.path), units, every, records)
+            self._write_runs(ids, records)
+            unsynced += records.nbytes
+            if unsynced > SYNC_BYTES:
+                self._base.sync()
+                unsynced = 0
+            yield
 
     def _write_runs(self, ids: NDArray[np.int64], records: Records) -> None:
         # Neighbouring rows in one write. Rows between them are left alone: a torn write must not
@@ -266,6 +321,18 @@ class StoredRows:
         if self._base is not None:
             self._base.close()
         self._lock.release()
+
+
+def _refuse_files_of_others(path: Path) -> None:
+    """A new table needs an empty folder: it would write over files that have the names of its own."""
+    own = {_LOCK, FACTS}
+    others = [name for name in names_in(path, path) if name not in own and TEMP_PREFIX not in name]
+    if others:
+        some = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
+        raise ConfigError(
+            f"{path} is not empty ({some}), and is no embedding table: it has no {FACTS}.",
+            hint=f"Choose a new folder. If it was a table, restore its {FACTS} from a copy.",
+        )
 
 
 def size_on_disk(path: Path) -> int:

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ttf.data.embedding.hot_rows import ROW_BYTES, SLOT_BYTES, HotRows
-from ttf.data.embedding.look_ahead import NEVER, LookAhead
+from ttf.data.embedding.eviction import Eviction, EvictionRule
+from ttf.data.embedding.hot_rows import SLOT_BYTES, HotRows
 from ttf.data.embedding.optimizers import optimizer_named
 from ttf.data.embedding.records import Layout
+from ttf.data.embedding.residents import Residents
+from ttf.data.embedding.settings import FEWEST_SLOTS, JOURNAL_BYTES, Sizes, settle
 from ttf.data.embedding.statistics import TableStats
 from ttf.data.embedding.stored_rows import StoredRows, size_on_disk
-from ttf.data.embedding.transfers import Transfers
 from ttf.errors import ConfigError
-from ttf.machine.memory.limits import budget_bytes
-
-_FEWEST_SLOTS: Final = 64
-_LATELY: Final = 2  # Batches that are ready before the next ones are read.
-_AUTO_SYNC_BYTES: Final = 1 << 30  # Of a journal, until it is applied.
+from ttf.machine.memory.headroom import headroom
 
 Ids = ArrayLike | torch.Tensor
 Values = ArrayLike | torch.Tensor
@@ -55,35 +53,50 @@ class EmbeddingTable:
         optimizer: str = "adagrad",
         lr: float | None = None,
         seed: int = 0,
-        auto_sync: bool = True,
+        zeros: bool = False,
         at_version: int | None = None,
+        **sizes: Unpack[Sizes],
     ) -> None:
         """`budget`: memory for everything the table keeps, in bytes or as "1GB"; auto: a quarter of
-        the limit. `lr` None: the optimizer's usual one. `auto_sync`: also syncs when the journal
-        has grown by a gigabyte. `at_version`: an earlier result of `sync(keep=True)`."""
+        the limit. `lr` None: the optimizer's usual one. `zeros`: rows are zero at first, not random. `at_version`: an earlier result of
+        `sync(keep=True)`. `sizes`: `l1_mb`, `l2_mb`, `chunk`, `sync_every` and `auto_sync`, see
+        docs/embedding-tables.md; what is not given is chosen, and `reasons` says why."""
         _refuse_shape(rows, dim)
         self.rows, self.dim = rows, dim
         self.optimizer = optimizer_named(optimizer, lr)
-        self.auto_sync = auto_sync
-        self._layout = Layout(dim=dim, state=self.optimizer.state_words(dim), seed=seed)
-        self._slots = _slots_of(budget, rows, self._layout)
+        self._layout = Layout(
+            dim=dim, state=self.optimizer.state_words(dim), seed=seed, zeros=zeros
+        )
+        self._given = sizes
+        self._settled = settle(budget, rows, self._layout, sizes)
         self._stored = StoredRows(Path(path), rows, self._layout, optimizer, at_version)
-        self._transfers = Transfers()
-        self._hot = HotRows(rows, self._slots, self._layout)
-        self._ahead = LookAhead(rows)
-        self._loaded = 0  # All announced batches before this one are in memory, or on their way.
-        self._arrivals: dict[int, Future[None]] = {}
-        self._stats = TableStats(most_hot_rows=self._slots)
+        self._hot = HotRows(rows, self._settled.slots, self._layout)
+        self._residents = Residents(self._stored, self._hot, self._settled)
+        self._rule = EvictionRule(most=self._settled.slots, fewest=min(rows, FEWEST_SLOTS))
+        self._keeps = False  # Earlier versions: only `sync` then makes new ones.
+        self._syncing: Future[int] | None = None
+        self._changes = 0  # Calls that changed rows, since the last sync.
+        self._epochs = 0
+        self._said = TableStats()  # The figures when the last line was said.
+        self._process = os.getpid()
         self._closed = False
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why `l1_mb`, `l2_mb`, `chunk`, `sync_every` and `auto_sync` are what they are."""
+        return self._settled.reasons
 
     # --- rows ---------------------------------------------------------------------------------------
 
-    def get(self, ids: Ids) -> torch.Tensor:
-        """A copy of the rows' values, (len(ids), dim); ids may repeat."""
+    def get(self, ids: Ids, *, keep: bool = True) -> torch.Tensor:
+        """A copy of the rows' values, (len(ids), dim); ids may repeat. With `keep` false the rows are
+        not brought into memory: for reading many rows once, between two steps."""
         distinct, inverse = self._distinct(ids)
-        self._stats.requests += len(distinct)
+        if not keep:
+            records = torch.from_numpy(self._residents.look(distinct))
+            return self._layout.values(records).index_select(0, inverse)
         parts = [
-            self._layout.values(self._hot.records[torch.from_numpy(self._present(part))])
+            self._layout.values(self._hot.records[torch.from_numpy(self._residents.present(part))])
             for part in self._portions(distinct)
         ]
         values = parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -96,8 +109,6 @@ class EmbeddingTable:
             raise ValueError("the ids of one update must be distinct")
         new = torch.empty(len(distinct), self.dim)
         new[inverse] = self._matrix(values, len(inverse), "values")
-        self._stats.requests += len(distinct)
-        self._stats.updates += len(distinct)
         self._change(distinct, new, assign=True)
 
     def apply_gradients(self, ids: Ids, gradients: Values) -> None:
@@ -105,33 +116,40 @@ class EmbeddingTable:
         distinct, inverse = self._distinct(ids)
         given = self._matrix(gradients, len(inverse), "gradients")
         summed = torch.zeros(len(distinct), self.dim).index_add_(0, inverse, given)
-        self._stats.updates += len(distinct)
         self._change(distinct, summed, assign=False)
 
     def prefetch(self, ids: Ids) -> None:
         """Announces the rows of a later `get` or `update`; announce them in the order of those
         calls. The table reads them beforehand, and keeps the rows that are needed soonest."""
         distinct, _ = self._distinct(ids)
-        number = self._ahead.announced
-        first_use = self._ahead.announce(distinct)
-        slots = self._hot.slots_of(first_use)
-        self._hot.next_use[slots[slots >= 0]] = number
-        self._read_ahead()
+        self._residents.announce(distinct)
 
     def sync(self, *, keep: bool = False) -> int:
-        """Makes all changes durable, and returns the number of this version. With `keep` it can be
-        opened again later (`at_version`), until a later `release`."""
+        """Makes all changes durable, and returns the number of this version. With `keep` it and the
+        versions before it (up to six) can be opened again (`at_version`), until a later `release` or
+        a sync without `keep`; meanwhile nothing syncs by itself."""
         self._open_or_raise()
-        self._write_back(np.flatnonzero(self._hot.dirty))
-        version = self._transfers.wait(self._transfers.submit(self._stored.commit))
+        commit = self._commit()
+        version = self._residents.transfers.wait(commit)
+        self._keeps = keep
         if not keep:
-            self.release(version)
-        self._stats.syncs += 1
+            self._apply(version)
         return version
+
+    def _commit(self) -> Future[int]:
+        self._residents.write_back(np.flatnonzero(self._hot.dirty))
+        self._residents.stats.syncs += 1
+        self._changes = 0
+        return self._residents.transfers.submit(self._stored.commit)
+
+    def _apply(self, version: int | None) -> None:
+        # Beside the training: until it is done, rows are read from the journal.
+        self._residents.transfers.in_background(self._stored.applying(version))
 
     def release(self, version: int) -> None:
         """Forgets the versions before this one."""
-        self._transfers.wait(self._transfers.submit(lambda: self._stored.apply(version)))
+        self._open_or_raise()
+        self._apply(version)
 
     @property
     def version(self) -> int:
@@ -139,44 +157,74 @@ class EmbeddingTable:
         return self._stored.version
 
     def stats(self) -> TableStats:
-        hot = self._hot
+        hot, transfers = self._hot, self._residents.transfers
         return replace(
-            self._stats,
-            stall_s=self._transfers.waited_s,
+            self._residents.stats,
+            stall_s=transfers.waited_s,
             bytes_read=self._stored.bytes_read,
             hot_rows=hot.occupied,
             most_hot_rows=hot.slots,
             pending_rows=int(np.count_nonzero(hot.dirty)),
+            waiting_bytes=transfers.waiting_bytes,
             journal_bytes=self._stored.journal_bytes,
             disk_bytes=size_on_disk(self._stored.path),
         )
+
+    def end_epoch(self, *, every: int = 1, say: Callable[[str], None] = print) -> TableStats | None:
+        """Call it when an epoch ends: after each `every`-th one it says a line of figures, of what
+        was done since the line before, and returns them."""
+        self._epochs += 1
+        if self._epochs % every:
+            return None
+        now = self.stats()
+        done, self._said = now.since(self._said), now
+        say(f"embedding table, epoch {self._epochs}: {done.line()}")
+        return done
+
+    # --- memory -------------------------------------------------------------------------------------
 
     def resize(self, budget: int | str) -> None:
         """Another budget, at most the one that the table was opened with. A smaller one writes rows
         back and returns their memory to the system."""
         self._open_or_raise()
-        slots = min(_slots_of(budget, self.rows, self._layout), self._hot.most)
-        leaving = self._hot.above(slots)
-        if len(leaving):
-            self._settle()  # No transfer may fill a slot that goes.
-            self._forget_announced()
-            self._write_back(leaving[self._hot.dirty[leaving]])
-            self._hot.forget(leaving)
-            self._stats.evictions += len(leaving)
-        self._hot.resize(slots)
+        given: Sizes = {**self._given, "l1_mb": None}
+        self._settled = settle(budget, self.rows, self._layout, given)
+        self._residents.resize(min(self._settled.slots, self._hot.most), self._settled)
+
+    def adaptive_eviction(self) -> Eviction:
+        """Looks at the memory of this machine or control group now: gives rows back if it is short,
+        takes some again if there is enough, and does nothing in between. Cheap enough for every
+        step; see docs/embedding-tables.md for the limits."""
+        self._open_or_raise()
+        before, hot = headroom(), self._hot
+        rows, row_bytes = hot.slots, self._layout.size + SLOT_BYTES
+        wanted, reason = self._rule.slots(rows, row_bytes, before, time.monotonic())
+        if wanted != rows:
+            self._residents.resize(wanted, self._settled)
+        return Eviction(
+            reason=reason,
+            rows_before=rows,
+            rows_after=wanted,
+            before=before,
+            after=headroom() if wanted != rows else before,
+        )
 
     def close(self) -> None:
         """Syncs and closes."""
-        if not self._closed:
+        if not self._closed and os.getpid() == self._process:
             try:
-                self.sync()
+                self.sync(keep=True)
+                transfers, version = self._residents.transfers, self._stored.version
+                transfers.wait(transfers.submit(lambda: self._stored.apply(version)))
             finally:
                 self.abandon()
 
     def abandon(self) -> None:
         """Closes without a sync, as if the process had died."""
         self._closed = True
-        self._transfers.close()
+        if os.getpid() != self._process:
+            return  # The files and the lock are those of the process that opened it.
+        self._residents.transfers.close()
         self._stored.close()
 
     def __enter__(self) -> Self:
@@ -235,7 +283,7 @@ class EmbeddingTable:
     def _change(self, distinct: NDArray[np.int64], given: torch.Tensor, *, assign: bool) -> None:
         done = 0
         for part in self._portions(distinct):
-            at = torch.from_numpy(self._present(part))
+            at = torch.from_numpy(self._residents.present(part, asked=assign))
             records = self._hot.records.index_select(0, at)
             new = given[done : done + len(part)]
             if assign:
@@ -247,130 +295,29 @@ class EmbeddingTable:
             self._hot.records.index_copy_(0, at, records)
             self._hot.dirty[at.numpy()] = True
             done += len(part)
-        # After a whole change: what a crash leaves is never half of one.
-        if self.auto_sync and self._stored.journal_bytes > _AUTO_SYNC_BYTES:
-            self.sync()
+        self._residents.stats.updates += len(distinct)
+        self._sync_if_due()
 
-    def _present(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The slots of rows, all in memory and whole. Takes the announced batch if it is this one."""
-        ahead = self._ahead
-        if len(ahead) and np.array_equal(ahead.batch(ahead.now), ids):
-            self._take_announced(ids)
-        slots = self._hot.slots_of(ids)
-        missing = ids[slots < 0]
-        self._stats.hits += len(ids) - len(missing)
-        if len(missing):
-            self._hot.used(slots[slots >= 0])
-            self._stats.demand_loads += len(missing)
-            self._transfers.wait(self._load(missing, NEVER, -1))
-            slots = self._hot.slots_of(ids)
-        elif self._arrivals:
-            self._wait_for_arrivals(slots)
-        self._hot.used(slots)
-        return slots
-
-    def _wait_for_arrivals(self, slots: NDArray[np.int64]) -> None:
-        # A row that was not announced for now may be under way for a later batch.
-        later = self._hot.next_use[slots]
-        later = later[later != NEVER]
-        for number in sorted(self._arrivals):
-            if len(later) and number <= later.max():
-                self._transfers.wait(self._arrivals.pop(number))
-
-    def _take_announced(self, ids: NDArray[np.int64]) -> None:
-        number = self._ahead.now
-        if number >= self._loaded:
-            self._read_ahead(at_once=True)
-        arrival = self._arrivals.pop(number, None)
-        if arrival is not None:
-            self._transfers.wait(arrival)
-        _, later = self._ahead.take()
-        slots = self._hot.slots_of(ids)
-        self._hot.next_use[slots[slots >= 0]] = later[slots >= 0]
-        self._read_ahead()
-
-    # --- moving rows ----------------------------------------------------------------------------------
-
-    def _read_ahead(self, *, at_once: bool = False) -> None:
-        """Asks for the rows of announced batches, many batches at a time: read in the order of the
-        file, they then lie close together."""
-        ahead = self._ahead
-        self._loaded = max(self._loaded, ahead.now)
-        if self._loaded == ahead.announced:
-            return
-        room = self._hot.room(self._loaded)
-        urgent = at_once or self._loaded - ahead.now < _LATELY
-        if not urgent and room < self._hot.slots // 4:
-            return
-        first = self._loaded
-        wanted: list[NDArray[np.int64]] = []
-        places: list[NDArray[np.int64]] = []
-        room -= room // 8  # For rows that nobody announces.
-        while self._loaded < ahead.announced:
-            batch = ahead.batch(self._loaded)
-            missing = batch[self._hot.slots_of(batch) < 0]
-            if len(missing) > room:
-                break
-            self._loaded += 1
-            room -= len(missing)
-            if len(missing):
-                self._make_room(len(missing))
-                wanted.append(missing)
-                places.append(self._hot.fill(missing, self._loaded - 1))
-        if wanted:
-            arrival = self._fetch(np.concatenate(wanted), np.concatenate(places))
-            self._arrivals |= dict.fromkeys(range(first, self._loaded), arrival)
-
-    def _load(self, ids: NDArray[np.int64], next_use: int, loaded: int) -> Future[None]:
-        self._make_room(len(ids))
-        return self._fetch(ids, self._hot.fill(ids, next_use))
-
-    def _fetch(self, ids: NDArray[np.int64], slots: NDArray[np.int64]) -> Future[None]:
-        self._stats.disk_loads += len(ids)
-        stored, array = self._stored, self._hot.array
-
-        def fetch() -> None:
-            array[slots] = stored.read(ids)
-
-        return self._transfers.submit(fetch)
-
-    def _make_room(self, count: int) -> None:
-        self._evict(self._hot.victims(count, self._loaded - 1))
-        if self._hot.slots - self._hot.occupied < count:
-            # Everything is announced, or was just used: only the rows of this call must stay.
-            self._settle()
-            self._forget_announced()
-            self._evict(self._hot.victims(count, -1, calls=1))
-
-    def _evict(self, slots: NDArray[np.int64]) -> None:
-        if len(slots):
-            self._write_back(slots[self._hot.dirty[slots]])
-            self._hot.empty(slots)
-            self._stats.evictions += len(slots)
-
-    def _write_back(self, slots: NDArray[np.int64]) -> None:
-        if not len(slots):
-            return
-        order = slots[np.argsort(self._hot.row_in[slots])]
-        ids, records = self._hot.row_in[order].copy(), self._hot.array[order]
-        self._hot.dirty[order] = False
-        self._stats.written_back += len(order)
-        self._stats.bytes_written += records.nbytes
-        self._transfers.submit(lambda: self._stored.append(ids, records))
-
-    def _settle(self) -> None:
-        for arrival in self._arrivals.values():
-            self._transfers.wait(arrival)
-        self._arrivals.clear()
-
-    def _forget_announced(self) -> None:
-        self._ahead.forget()
-        self._hot.not_announced()
-        self._loaded = self._ahead.now
+    def _sync_if_due(self) -> None:
+        # After a whole change: what a crash leaves is never half of one. Nobody waits for it.
+        self._changes += 1
+        settled = self._settled
+        grown = settled.auto_sync and self._stored.open_bytes > JOURNAL_BYTES
+        due = grown or 0 < settled.sync_every <= self._changes
+        if due and not self._keeps and (self._syncing is None or self._syncing.done()):
+            self._syncing = self._commit()
+            self._apply(None)
 
     def _open_or_raise(self) -> None:
         if self._closed:
             raise ValueError(f"the embedding table {self._stored.path} is closed")
+        if os.getpid() != self._process:
+            # Its thread is not in this process, and both would write to the same files.
+            raise ConfigError(
+                f"The embedding table {self._stored.path} was opened by another process, from which "
+                "this one was forked.",
+                hint="Use it in the process that opened it: the workers of a data loader return ids.",
+            )
 
 
 def _refuse_shape(rows: int, dim: int) -> None:
@@ -379,16 +326,3 @@ def _refuse_shape(rows: int, dim: int) -> None:
             f"An embedding table has 1 to {2**31 - 2:,} rows of 1 to 65,536 values, not {rows:,} "
             f"of {dim:,}."
         )
-
-
-def _slots_of(budget: int | str, rows: int, layout: Layout) -> int:
-    """How many rows fit into the budget, beside what is kept of every row."""
-    given = budget_bytes(budget)
-    slots = (given - rows * ROW_BYTES) // (layout.size + SLOT_BYTES)
-    if slots < min(rows, _FEWEST_SLOTS):
-        least = rows * ROW_BYTES + min(rows, _FEWEST_SLOTS) * (layout.size + SLOT_BYTES)
-        raise ConfigError(
-            f"A budget of {given:,} bytes is too small for an embedding table of {rows:,} rows: the "
-            f"places of the rows alone take {rows * ROW_BYTES:,}, and it needs at least {least:,}."
-        )
-    return int(min(slots, rows))

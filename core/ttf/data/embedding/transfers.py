@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -17,19 +18,49 @@ class Transfers:
     """After a failure every later call raises the same error: what is on disk is then the last
     version that was committed, and what memory holds is no longer to be trusted."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_waiting_bytes: int) -> None:
+        """`most_waiting_bytes`: of what waits to be written, except if it is a single task."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ttf-table")
-        self._under_way: list[Future[object]] = []
+        self._under_way: list[tuple[Future[object], int]] = []
+        self.most_waiting_bytes = most_waiting_bytes
         self._failed: BaseException | None = None
+        self._closing = threading.Event()
+        self._ending = threading.Lock()
         self.waited_s = 0.0
 
-    def submit(self, task: Callable[[], _T]) -> Future[_T]:
+    def submit(self, task: Callable[[], _T], *, waiting_bytes: int = 0) -> Future[_T]:
+        """`waiting_bytes`: memory that the task holds until it is done."""
         self._raise_failure()
-        while len(self._under_way) >= _LONGEST_QUEUE:  # what waits to be written takes memory
-            self.wait(self._under_way[0])
+        while self._under_way and not self._has_room(waiting_bytes):
+            self.wait(self._under_way[0][0])
         future = self._thread.submit(self._guarded, task)
-        self._under_way.append(future)  # type: ignore[arg-type]
+        self._under_way.append((future, waiting_bytes))  # type: ignore[arg-type]
         return future
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(size for future, size in self._under_way if not future.done())
+
+    def _has_room(self, more: int) -> bool:
+        if len(self._under_way) >= _LONGEST_QUEUE:
+            return False
+        return not more or self.waiting_bytes + more <= self.most_waiting_bytes
+
+    def in_background(self, parts: Iterator[None]) -> None:
+        """Does the parts one by one, after everything that is asked for meanwhile. What is left when
+        the table is closed is left undone."""
+        self._raise_failure()
+
+        def one() -> None:
+            try:
+                next(parts)
+            except StopIteration:
+                return
+            with self._ending:
+                if not self._closing.is_set():
+                    self._thread.submit(self._guarded, one)
+
+        self._thread.submit(self._guarded, one)
 
     def _guarded(self, task: Callable[[], _T]) -> _T:
         self._raise_failure()
@@ -45,7 +76,7 @@ class Transfers:
             began = time.perf_counter()
             future.exception()
             self.waited_s += time.perf_counter() - began
-        self._under_way = [other for other in self._under_way if not other.done()]
+        self._under_way = [each for each in self._under_way if not each[0].done()]
         return future.result()
 
     def _raise_failure(self) -> None:
@@ -60,4 +91,6 @@ class Transfers:
 
     def close(self) -> None:
         """Waits for what is under way."""
+        with self._ending:
+            self._closing.set()
         self._thread.shutdown()

@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -66,6 +67,17 @@ def tree_reader(pid: int) -> TreeReader:
     return LinuxTree(pid)
 
 
+def held_by(pid: int | None) -> int:
+    """Anonymous and shared memory of one process without its children; 0 if there is none, or where
+    only trees can be read."""
+    if pid is None or not platform.PROC:
+        return 0
+    from ttf.machine.memory._linux import status
+
+    found = status(pid)
+    return 0 if found is None else found[0] + found[1]
+
+
 class MemoryCurve:
     """Samples on each call of `look`; appends a line to `path` at most once a second.
 
@@ -74,10 +86,12 @@ class MemoryCurve:
 
     def __init__(self, pid: int, path: Path, *, place: Callable[[], Place] = Place) -> None:
         self.path = path
+        self.limit_of: Callable[[], Limit] = partial(limit_in_force, pid=pid)
         self.peak_bytes = 0  # highest anonymous plus shared memory of all samples
         # Why the last line could not be written. Later lines are still tried.
         self.failure: OSError | None = None
-        self.limit = limit_in_force(pid=pid)
+        self.limit = self.limit_of()
+        self._limit_at = time.monotonic()
         self._read = tree_reader(pid)
         self._place = place
         # With the monotonic time of each: the clock of the points may jump.
@@ -100,6 +114,8 @@ class MemoryCurve:
         Raises ProcessLookupError if the process is gone.
         """
         memory, place = self._read(), self._place()
+        if time.monotonic() - self._limit_at >= LOOK_AGAIN_S:  # it may have changed
+            self.limit, self._limit_at = self.limit_of(), time.monotonic()
         point = MemoryPoint(
             time=round(time.time(), 3),
             step=place.step,

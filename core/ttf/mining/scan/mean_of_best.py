@@ -30,6 +30,7 @@ _TILES_AT_ONCE = 4096  # Vectors of all threads' tiles: each has a score for eve
 _MEMBERS = 16
 _LANES = 64  # The number of groups is a multiple: maxima are then computed over whole vectors.
 _AT_ONCE = 1 << 21
+_ROUNDED_AT_ONCE = 4096
 _ROUNDING = 2.0**-8
 _SLACK = 2.0**-20
 
@@ -64,23 +65,31 @@ class MeanOfBest:
         self._k = k
         self._threads = threads
         self._half = (first or first_pass()) == "bf16"
-        rows_ND = torch.from_numpy(self._rows)
-        if self._half:
-            cut = rounded(rows_ND)
-            held, norms, residuals = cut.half, cut.norms, cut.residuals
-        else:
-            held, norms = rows_ND, upper_norms(rows_ND)
-            residuals = np.zeros(len(rows), np.float32)
         missing = -len(rows) % (_MEMBERS * _LANES)
-        self._held = torch.nn.functional.pad(held, (0, 0, 0, missing))
+        dtype = torch.bfloat16 if self._half else torch.float32
+        self._held = torch.zeros((len(rows) + missing, rows.shape[1]), dtype=dtype)
+        self._longest, self._residual = torch.zeros(1), torch.zeros(1)
+        # In parts: what rounding needs beside its result would be the most that a small run holds.
+        for start in range(0, len(rows), _ROUNDED_AT_ONCE):
+            self._hold(start, torch.from_numpy(self._rows[start : start + _ROUNDED_AT_ONCE]))
         self._tile_size = min(_TILE, max(_LEAST_TILE, _TILES_AT_ONCE // threads))
         # The scores of a tile, used again: allocated anew each time, they would fragment the heap.
         self._scratch: queue.SimpleQueue[torch.Tensor] = queue.SimpleQueue()
         for _ in range(threads):
             size = padded_rows(self._tile_size) * len(self._held)
             self._scratch.put(torch.empty(size, dtype=self._held.dtype))
-        self._longest = torch.tensor([float(norms.max(initial=0.0))])
-        self._residual = torch.tensor([float(residuals.max(initial=0.0))])
+
+    def _hold(self, start: int, rows_ND: torch.Tensor) -> None:
+        here = slice(start, start + len(rows_ND))
+        if self._half:
+            cut = rounded(rows_ND)
+            self._held[here] = cut.half
+            norms = cut.norms
+            self._residual = self._residual.clamp(min=float(cut.residuals.max()))
+        else:
+            self._held[here] = rows_ND
+            norms = upper_norms(rows_ND)
+        self._longest = self._longest.clamp(min=float(norms.max()))
 
     def of(self, vectors: NDArray[np.float32], left_out: LeftOut = NOTHING) -> NDArray[np.float32]:
         """The mean for each vector; 0 where every row is left out."""

@@ -54,6 +54,8 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if summary.get("predicted_anon_mb") and summary.get("peak_anon_mb"):
         rows.append(("predicted", predicted_memory(summary)))
+    if text := governed(summary):
+        rows.append(("memory limit", text))
     plain = summary.get("metrics_uncalibrated") or {}
     for name, value in (summary.get("metrics") or {}).items():
         beside = [f"without calibration {plain[name]:.4f}"] if name in plain else []
@@ -81,6 +83,24 @@ def calibration(summary: Mapping[str, Any]) -> str:
     held_out = found.get("held_out")
     chosen = f", chosen on {held_out:,} held-out training pairs" if held_out else ""
     return f"a = {_text.number(found.get('a'))}{chosen}"
+
+
+def governed(summary: Mapping[str, Any]) -> str:
+    """What the governor did for the memory limit; '' if nothing.
+
+    >>> governed({"memory": {"limit_mb": 1200, "source": "memory.limit", "shrunk": 2, "grown": 1}})
+    '1.2 GB (memory.limit): caches were made smaller 2 times, larger once; no number changes'
+    """
+    found = summary.get("memory")
+    if not isinstance(found, Mapping) or not (found.get("shrunk") or found.get("grown")):
+        return ""
+    done = [
+        f"{how} {'once' if times == 1 else f'{times:,} times'}"
+        for how, times in (("smaller", found.get("shrunk")), ("larger", found.get("grown")))
+        if times
+    ]
+    limit = _text.size(1e6 * float(found.get("limit_mb") or 0))
+    return f"{limit} ({found.get('source')}): caches were made {', '.join(done)}; no number changes"
 
 
 def predicted_memory(summary: Mapping[str, Any]) -> str:

@@ -92,7 +92,7 @@ def run_inputs(
     """The training queries of a run, encoded by its tower; row i is row i of the pairs file."""
     from ttf.config.resolve import load_run_toml
     from ttf.rundir.run_folder import RunFolder
-    from ttf.training.inference import open_run
+    from ttf.training.open_run import open_run
     from ttf.training.towers import WEIGHTS
 
     folder = RunFolder.existing(run_dir)
@@ -102,6 +102,7 @@ def run_inputs(
     refuse_inputs(out, [p for p in (config.pairs, config.bank, config.context) if p])
     with (
         open_run(run_dir, bank=bank, allow_remote=allow_remote) as model,
+        model.borrowed(),
         _beside(out) as temp,
     ):
         data = model.dataset

@@ -33,8 +33,8 @@ from ttf.mining.choose import (
     miner_context,
     miner_threads,
 )
+from ttf.mining.growing_arrays import GrowingArrays
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
-from ttf.mining.miner_results import PROGRESS
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.confined import names_in, read_json, refuse_foreign, sha256_file, write_inside
@@ -178,7 +178,7 @@ def _partial(out: Path) -> Iterator[Path]:
         yield folder
     except (ConfigError, BadData):
         # The same command would fail again; answers, though, are never thrown away.
-        if not _has_answers(folder):
+        if not GrowingArrays.has_blocks(folder / _FOUND):
             remove_if_possible(folder, folder.parent)
         raise
     finally:
@@ -195,13 +195,6 @@ def _refuse_others(folder: Path) -> None:
             f"{folder} is not an unfinished attempt of ttf mine: {what}.",
             hint="Choose another --out, or move that folder away.",
         )
-
-
-def _has_answers(folder: Path) -> bool:
-    try:
-        return bool(read_json(folder / _FOUND / PROGRESS, folder)["chunks"])
-    except (OSError, ArtifactDamaged, KeyError, TypeError):
-        return False
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ttf.tools.monitor.cells import Paint, cut, fitted, flow
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.table import process_lines
 from ttf.tools.monitor.trend import WINDOW_S
-from ttf.tools.monitor.view import Ended, Evaluated, Happened, Run, View, warnings
+from ttf.tools.monitor.view import Ended, Evaluated, Governed, Happened, Run, View, warnings
 
 _LABEL: Final = 9
 _LEAST_PROCESSES: Final = 3  # Lines of the table even on a low screen: heading, one process, sum.
@@ -217,12 +217,25 @@ def _memory_blocks(view: View, paint: Paint, width: int) -> Iterator[Block]:
         yield from _ranked(1, flow(_limit(view.limit), width, indent=" " * _LABEL))
     if view.machine is not None:
         yield from _ranked(5, flow(_machine(view.machine), width, indent=" " * _LABEL))
+    if view.run is not None and view.run.governed is not None:
+        done = _governed(view.run.governed, view.time)
+        yield from _ranked(4, flow(done, width, indent=" " * _LABEL))
     if view.run is not None:
         yield from _ranked(3, flow(_device(view.run.device), width, indent=" " * _LABEL))
     if len(view.history) >= _LEAST_CURVE and (room := _curve_room(width)):
         curve = paint.curve([held for _, held in view.history], room, _LEAST_SPAN)
         span = min(WINDOW_S, view.history[-1][0] - view.history[0][0])
         yield Block(8, [(*_label(""), Part(curve, "cyan"), _note(f" {duration(span)}"))])
+
+
+def _governed(found: Governed, now: float) -> Iterator[Line]:
+    text = {"shrink": "caches made smaller", "grow": "caches made larger again"}.get(
+        found.what, "no cache left to make smaller"
+    )
+    yield _labelled("governor", f"{text}, {_age(max(0.0, now - found.time))}")
+    for cache in found.caches:
+        yield (Part(cache),)
+    yield (Part(f"at {found.why}", "dim"),)
 
 
 def _machine(machine: Machine) -> Iterator[Line]:

@@ -7,17 +7,20 @@ from typing import Final
 
 from ttf.rundir.documents import EvalLine, MetricsLine, StepLine
 from ttf.rundir.json_lines import Tail, last_with, parsed
+from ttf.rundir.memory_facts import GovernorLine
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.run_record import memory_of, metrics_of
+from ttf.text.numbers import size
 from ttf.tools.monitor.nearest_limit import forget_before
 from ttf.tools.monitor.trend import WINDOW_S, Point
-from ttf.tools.monitor.view import Evaluated
+from ttf.tools.monitor.view import Evaluated, Governed
 
 SMOOTHED: Final = 20  # steps in the means of speed and loss
 _LEAST_S: Final = 10.0  # shortest time for an estimate of the time left
 _METRICS_BYTES: Final = 256 << 10
 _MEMORY_BYTES: Final = 128 << 10
 _MOST_LOSSES: Final = 2048
+_DECIDED: Final = ("shrink", "grow", "short")  # other lines tell what came of it
 _EVAL: Final = b'"type": "eval"'
 
 
@@ -29,6 +32,7 @@ class Progress:
         # (unix time, anonymous and shared bytes) of the last minutes
         self.memory: deque[Point] = deque()
         self.evaluated: Evaluated | None = None
+        self.governed: Governed | None = None
         self._run = run
         self._metrics = Tail(run.metrics, run.path, _METRICS_BYTES)
         self._memory = Tail(run.memory, run.path, _MEMORY_BYTES)
@@ -67,6 +71,8 @@ class Progress:
                 self.losses.append(line["loss"])
         elif line["type"] == "eval":
             self.evaluated = _evaluated(line)
+        elif line["type"] == "memory" and line.get("what") in _DECIDED:
+            self.governed = _governed(line)
 
     def _read_memory(self, now: float) -> None:
         lines = self._memory.lines()
@@ -111,4 +117,16 @@ def _evaluated(line: EvalLine) -> Evaluated:
         step=line.get("step", 0),
         metrics=line.get("metrics", {}),
         gates=tuple(line.get("gates", ())),
+    )
+
+
+def _governed(line: GovernorLine) -> Governed:
+    return Governed(
+        what=line.get("what", ""),
+        why=line.get("why", ""),
+        caches=tuple(
+            f"{c.get('name', '')} {size(c.get('before', 0))} -> {size(c.get('after', 0))}"
+            for c in line.get("levers", ())
+        ),
+        time=line.get("time", 0.0),
     )

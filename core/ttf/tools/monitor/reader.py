@@ -60,6 +60,7 @@ class RunReader:
             losses=tuple(progress.losses),
             seconds_left=progress.seconds_left(step, total) if alive else None,
             evaluated=progress.evaluated,
+            governed=progress.governed,
             checkpoint=checkpoint,
             restarts=self._restarts(),
             incidents=self._incidents(now),

@@ -43,6 +43,16 @@ class Happened:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Governed:
+    """The last time that caches were made smaller or larger for the memory limit."""
+
+    what: str  # shrink, grow or short
+    why: str
+    caches: tuple[str, ...]  # 'read ahead 1.3 GB -> 944 MB'
+    time: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ended:
     """The end of a run, from summary.json."""
 
@@ -81,6 +91,7 @@ class Run:
     free_disk: int | None
     ended: Ended | None
     device: Device = field(default_factory=Device)  # its memory, at the last step
+    governed: Governed | None = None
 
     @property
     def stale(self) -> bool:

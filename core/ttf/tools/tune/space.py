@@ -136,6 +136,8 @@ def start_point(space: Sequence[Dimension], settled: Mapping[str, Any]) -> dict[
 def first_points(space: Sequence[Dimension]) -> tuple[dict[str, Any], ...]:
     """Parts of points that are often good; the sampler fills in the rest. A short study then has
     tried more than chance."""
+    batches = [d.choices for d in space if d.key == "train.batch_size"]
+    largest = max((size for size in batches[0] if size <= 2048), default=0) if batches else 0
     lists: list[dict[str, Any]] = [
         {
             TOWER: "linear",
@@ -161,12 +163,18 @@ def first_points(space: Sequence[Dimension]) -> tuple[dict[str, Any], ...]:
             "loss.memory_bank": 0,
             "loss.symmetric": False,
         },
-        {
+        {  # Two trained towers need large steps: with small ones they learn the noise of each.
             TOWER: "mlp",
             DOC_TOWER: "mlp",
-            "train.epochs": 12,
+            "tower.query.hidden": 1024,
+            "tower.query.dropout": 0.3,
+            "train.lr": 1e-3,
             "loss.temperature": 0.05,
+            "train.batch_size": largest,
+            "train.epochs": 12,
+            "miner.negatives": 0,
             "loss.memory_bank": 0,
+            "loss.symmetric": False,
         },
     ]
     held = {dimension.key: dimension for dimension in space}

@@ -30,7 +30,7 @@ from ttf.training.calibration.sample import (
     fingerprint_of,
     most_queries,
 )
-from ttf.training.calibration.work import Work
+from ttf.training.calibration.work import Keeps, Work
 from ttf.training.documents import Documents
 from ttf.training.evaluation import encode_split
 from ttf.training.towers import TwoTower
@@ -52,6 +52,7 @@ class Subject:
     micro_batch: int
     seed: int
     settings: CalibrateConfig
+    keeps: Keeps = lambda _: None  # Hears how much of the work is on the disk.
 
     @property
     def most_queries(self) -> int:
@@ -71,7 +72,7 @@ def calibrate(
     """With training pairs. The work is to be cleared once the result is stored. `advance` may
     raise; the next call goes on."""
     fingerprint = fingerprint_of(subject.bank, train)
-    work = Work(subject.folder.path, _key(subject, fingerprint))
+    work = Work(subject.folder.path, _key(subject, fingerprint), subject.keeps)
     drawn = draw_pairs(len(train), subject.most_queries, subject.seed, fingerprint)
     held_out, sampled = _encoded(subject, train, drawn, work, reporter, advance)
     give_back()
@@ -110,7 +111,7 @@ def calibrate_other_bank(
 ) -> tuple[stored.BankCalibration, Work]:
     """For documents that the training pairs do not refer to: with the queries that were kept.
     Their positives are found in the other bank by value."""
-    work = Work(subject.folder.path, _key(subject, f"a={a!r}"))
+    work = Work(subject.folder.path, _key(subject, f"a={a!r}"), subject.keeps)
     rows = _rows_of(queries.positives, row_hashes(subject.bank))
     hubness = _hubness(subject, queries.vectors, by_pairs(*rows, subject.documents.rows))
     reporter.stage(_STAGE, subject.documents.rows)

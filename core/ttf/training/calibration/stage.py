@@ -69,6 +69,7 @@ def _calibrated(session: Session, weights: str) -> None:
     policy, decided, data = session.policy, session.decided, session.data
     # The parts hold the last weights; the model that is kept may be an earlier one.
     model = load_model(session.folder.model).to(policy.torch_device())
+    session.parts.tables.attach(model)
     documents = session.parts.documents.seen_by(model, policy)
     subject = Subject(
         folder=session.folder,
@@ -81,6 +82,7 @@ def _calibrated(session: Session, weights: str) -> None:
         micro_batch=decided.plan.micro_batch,
         seed=decided.config.train.seed,
         settings=decided.config.calibrate,
+        keeps=session.link.flight.keeps,
     )
     result, work = calibrate(subject, data.train, session.reporter, session.advance)
     facts = result.facts
@@ -104,3 +106,4 @@ def _calibrated(session: Session, weights: str) -> None:
     data.check_unchanged()
     _write(session, facts)
     work.clear()
+    session.link.flight.keeps(0)

@@ -8,6 +8,7 @@ was cut.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,12 +24,15 @@ from ttf.rundir.removing import remove_if_possible
 WORK: Final = "calibration"
 AREA: Final = "calibration"
 _DIGEST: Final = 32
+Keeps = Callable[[int], None]
 
 
 class Work:
-    """`key`: of everything that the results depend on."""
+    """`key`: of everything that the results depend on. `keeps` hears how many arrays are there."""
 
-    def __init__(self, run: Path, key: str) -> None:
+    def __init__(self, run: Path, key: str, keeps: Keeps = lambda _: None) -> None:
+        self._keeps = keeps
+        self._there: set[str] = set()
         self._run = run
         self._folder = run / WORK / key
         try:
@@ -50,6 +54,7 @@ class Work:
                 found: NDArray[Any] = np.load(file, allow_pickle=False)
         except (OSError, ArtifactDamaged, ValueError, EOFError):
             return None
+        self._note(name)
         return found
 
     def put(self, name: str, values: NDArray[Any]) -> None:
@@ -62,6 +67,11 @@ class Work:
             for part in (digest.digest(), header, data):
                 file.write(part)
         file.close()
+        self._note(name)
+
+    def _note(self, name: str) -> None:
+        self._there.add(name)
+        self._keeps(len(self._there))
 
     def clear(self) -> None:
         remove_if_possible(self._folder.parent, self._run, AREA)

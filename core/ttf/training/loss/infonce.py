@@ -21,6 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ttf.machine.gemm import padded_rows
+
 COLUMNS_AT_ONCE: Final = 2048  # Their logits, candidates and gradients fit in a processor's cache.
 
 # (first document, documents (N, D)); bfloat16 documents are multiplied in bfloat16.
@@ -32,9 +34,20 @@ Look = Callable[[Tensor], Tensor]
 MakeLook = Callable[[Tensor], Look]  # Gets the target's logits (B,).
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """Candidates of which only the first get gradients, the documents of the step: all targets are
+    among them."""
+
+    docs_KD: Tensor
+    # All candidates, then rows that are none, but finite: as many as make shapes of products few.
+    wide_WD: Tensor
+    count: int  # Of the candidates.
+
+
 def info_nce(
     q_BD: Tensor,
-    cand_ND: Tensor,
+    cand_ND: Tensor | Trained,
     target_B: Tensor,
     *,
     scale: float | Tensor,
@@ -53,10 +66,14 @@ def info_nce(
     exact).
     """
     dtype = torch.promote_types(q_BD.dtype, torch.float32)
-    q_BD, cand_ND = q_BD.to(dtype), cand_ND.to(dtype)
+    q_BD = q_BD.to(dtype)
+    docs_KD, count = None, None
+    if isinstance(cand_ND, Trained):
+        docs_KD, count, cand_ND = cand_ND.docs_KD.to(dtype), cand_ND.count, cand_ND.wide_WD
+    cand_ND = cand_ND.to(dtype)
     scale = torch.as_tensor(scale, device=q_BD.device).to(dtype)
-    if cand_ND.requires_grad or cand_ND.device.type != "cpu":
-        forward_B = _contrast(q_BD, cand_ND, scale, target_B, known_BP, dead_K)
+    if docs_KD is not None or cand_ND.requires_grad or cand_ND.device.type != "cpu":
+        forward_B = _contrast(q_BD, cand_ND, docs_KD, scale, target_B, known_BP, dead_K, count)
     else:
         columns_ND = cand_ND if half_ND is None else half_ND
         forward_B = loss_in_one_pass(
@@ -74,7 +91,8 @@ def info_nce(
         return forward_B
     self_B = torch.arange(len(q_BD), device=q_BD.device)
     siblings_BB = _shared_positives(target_B, known_BP)
-    reverse_B = _contrast(cand_ND[target_B], q_BD, scale, self_B, siblings_BB, None)
+    target_BD = (cand_ND if docs_KD is None else docs_KD)[target_B]
+    reverse_B = _contrast(target_BD, q_BD, None, scale, self_B, siblings_BB, None, None)
     return (forward_B + reverse_B) / 2
 
 
@@ -91,12 +109,15 @@ def _shared_positives(target_B: Tensor, known_BP: Tensor) -> Tensor:
     return out_BB
 
 
-def _contrast(*args: Tensor | None) -> Tensor:
+def _contrast(*args: Tensor | int | None) -> Tensor:
     return cast("Tensor", _Contrast.apply(*args))  # type: ignore[no-untyped-call]
 
 
 class _Contrast(torch.autograd.Function):
     """Loss and gradients through a single (B, N) buffer, for candidates with gradients.
+
+    With `count`, the candidates after so many are none: products have them, where the buffer holds
+    zeros, and nothing else.
 
     The buffer holds logits, then exp(logits - max), and at the end the factors for backward: the
     derivative by each logit times the row's total. Backward does not write to it, so a retained
@@ -107,15 +128,20 @@ class _Contrast(torch.autograd.Function):
     def forward(
         ctx: Any,
         q_BD: Tensor,
-        cand_ND: Tensor,
+        cand_WD: Tensor,
+        docs_KD: Tensor | None,
         scale: Tensor,
         target_B: Tensor,
         known: Tensor,
         dead_K: Tensor | None,
+        count: int | None,
     ) -> Tensor:
+        ctx.num_docs = 0 if docs_KD is None else len(docs_KD)
         target_B1 = target_B[:, None]
         with torch.autocast(q_BD.device.type, enabled=False):
-            buffer_BN = (q_BD * scale) @ cand_ND.T
+            buffer_BW = (q_BD * scale) @ cand_WD.T
+        buffer_BN = buffer_BW[:, :count]
+        buffer_BW[:, buffer_BN.shape[1] :] = 0.0
         logit_B1 = buffer_BN.gather(1, target_B1)
         # An infinite candidate may give a logit of -inf, which exp would silently turn into 0.
         poison_B1 = buffer_BN.sum(1, keepdim=True) * 0.0
@@ -127,24 +153,28 @@ class _Contrast(torch.autograd.Function):
         total_B1 = others_B1 + (logit_B1 - top_B1).exp()
         # softmax - 1 at the target, without the cancellation
         buffer_BN.scatter_(1, target_B1, -others_B1)
-        ctx.save_for_backward(q_BD, cand_ND, scale, buffer_BN, total_B1)
+        ctx.save_for_backward(q_BD, cand_WD, scale, buffer_BW, total_B1)
         return (total_B1.log() + (top_B1 - logit_B1) + poison_B1).squeeze(1)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_B: Tensor) -> tuple[Tensor | None, ...]:
-        q_BD, cand_ND, scale, buffer_BN, total_B1 = ctx.saved_tensors
-        need_q, need_cand, need_scale = ctx.needs_input_grad[:3]
+        q_BD, cand_WD, scale, buffer_BW, total_B1 = ctx.saved_tensors
+        need_q, need_cand, need_docs, need_scale = ctx.needs_input_grad[:4]
         weight_B1 = grad_B[:, None] / total_B1
-        dq_BD = dcand_ND = dscale = None
+        dq_BD = dcand_WD = ddocs_KD = dscale = None
         with torch.autocast(q_BD.device.type, enabled=False):
             if need_q or need_scale:
-                step_BD = (buffer_BN @ cand_ND).mul_(weight_B1)
+                step_BD = (buffer_BW @ cand_WD).mul_(weight_B1)
                 dscale = (step_BD * q_BD).sum() if need_scale else None
                 dq_BD = step_BD.mul_(scale) if need_q else None
             if need_cand:
-                dcand_ND = buffer_BN.T @ (q_BD * (weight_B1 * scale))
-        return dq_BD, dcand_ND, dscale, None, None, None
+                dcand_WD = buffer_BW.T @ (q_BD * (weight_B1 * scale))
+            if need_docs:
+                # As few shapes as the candidates have (docs/decisions/0018).
+                rows = buffer_BW[:, : padded_rows(ctx.num_docs)].T
+                ddocs_KD = (rows @ (q_BD * (weight_B1 * scale)))[: ctx.num_docs]
+        return dq_BD, dcand_WD, ddocs_KD, dscale, None, None, None, None
 
 
 def _mask(buffer_BN: Tensor, target_B1: Tensor, known: Tensor, dead_K: Tensor | None) -> None:

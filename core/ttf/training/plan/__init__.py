@@ -12,6 +12,7 @@ from ttf.training.plan._predict import (
     auto_batch_size,
     make_plan,
     plan_of,
+    read_ahead,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "auto_batch_size",
     "make_plan",
     "plan_of",
+    "read_ahead",
 ]

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ttf.config.fusing import fusing
+from ttf.data.ahead import usual
 from ttf.host import plugins
 from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
 from ttf.mining.choose import miner_context
 from ttf.text.numbers import size
+from ttf.training.blocks import block_rows
 from ttf.training.plan._calibration import calibration_items
+from ttf.training.plan._evaluation import evaluation_items
 from ttf.training.plan._kept_queries import kept_queries
 from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
 from ttf.training.remarks import remarks
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from ttf.data.dataset import Dataset
     from ttf.training.auto_settings import Decided
 
+BUFFERED = "micro-batches in memory"
 FLOAT = 4
 MB = 10**6
 
@@ -35,18 +39,17 @@ WORKER_BYTES, WORKER_TORCH_BYTES = 30 * MB, 155 * MB
 WORKER_START_S, WORKER_TORCH_START_S = 0.5, 2.0
 # Packing buffers and kernels of torch's libraries; packing buffers of numpy's, while it searches.
 TORCH_SCRATCH, NUMPY_SCRATCH = 16 * MB, 32 * MB
-BACKWARD = 2  # A BiGRU with 119 MB of activations grew by 238 MB: their gradients are held too.
-BUFFERED_BATCHES = 4  # Two in the gather thread's queue, one being made, one in use.
+BACKWARD = 2  # Activations and their gradients, at most: for decisions that must stay as they are.
+# What forward and backward really held, as a multiple of the activations: GRU 1.2, LSTM 0.7,
+# transformer 1.3 to 1.6.
+ACTIVATIONS_HELD = 1.4
+LOGITS_AT_ONCE = 2048  # Columns of documents without gradients: `ttf.training.loss.infonce`.
+BUFFERED_BESIDE = 2  # Micro-batches beside those read ahead: one being made, one in use.
 OPTIMIZER_BYTES = 16  # Per trained weight: weight, gradient, two moments of AdamW.
 CHECKPOINT_BYTES = 12  # Per trained weight: weight and two moments.
 ENTRY_BYTES = 12  # Per entry of a candidate table: an int64 id and a float32 score.
 METRICS_LINE = 260
-BLOCK_ROWS = 8192
 _ENCODED_BLOCKS = 4  # As stored, as float32, within the tower, and its result.
-# Of an evaluation: a block of documents is held as float32, with its rounding residuals and as
-# bfloat16; a tile's scores as bfloat16 or float32, with what is compared with them.
-EVALUATION_TILE = 1024
-_EVALUATED_BLOCKS, _EVALUATED_SCORES = 4, 3
 ENCODED_VS_TRAINED = 3  # Forward and backward take three times the work of a forward.
 
 # Of recurrent towers on one core of a 2024 server processor.
@@ -123,8 +126,7 @@ def _miner_cost(
 ) -> tuple[MinerCost, MinerTraits]:
     config = decided.config
     factory = plugins.usable("miner", config.miner.name)
-    budget = config.memory.budget
-    assert isinstance(budget, int)
+    budget = memory_budget(config.memory.budget)
     # `decide` has checked them.
     options = factory.options_type(**config.miner.options_of(config.miner.name))
     context = miner_context(config, policy.threads, budget)
@@ -157,7 +159,7 @@ def make_plan(config: RunConfig, facts: DataFacts, choices: Choices, limit: Limi
         *_process(choices),
         *_training(config, facts, choices, flops_per_s),
         *_mining(config, facts, choices, flops_per_s),
-        *_evaluation(facts, choices, flops_per_s),
+        *evaluation_items(config, facts, choices, flops_per_s),
         *calibration_items(config, facts, choices, flops_per_s),
         *_files(config, facts, choices),
     ]
@@ -201,12 +203,14 @@ def _training(
     smaller = f"--batch-size (now {batch.micro_batch:,})" if batch.micro_batch > 1 else ""
     documents = step_documents(config, choices)
     candidates = documents + choices.memory_bank
+    ahead, usually = read_ahead(config, batch.accumulate), usual(batch.accumulate)
+    buffered = ahead + BUFFERED_BESIDE
     yield Item(
-        component="micro-batches in memory",
+        component=BUFFERED,
         phase="training",
-        anon_bytes=BUFFERED_BATCHES * batch.micro_batch * facts.length * facts.in_dim * FLOAT,
-        why=f"{BUFFERED_BATCHES} x {batch.micro_batch} x {facts.length} x {facts.in_dim} x 4 B",
-        lower=smaller,
+        anon_bytes=buffered * batch.micro_batch * facts.length * facts.in_dim * FLOAT,
+        why=f"{buffered} x {batch.micro_batch} x {facts.length} x {facts.in_dim} x 4 B",
+        lower=smaller if ahead <= usually else f"--set memory.read_ahead=... (now {ahead})",
     )
     chunks = batch.samples if _whole_step(config) else batch.micro_batch
     activations = batch.micro_batch * choices.query.activation_bytes
@@ -215,10 +219,10 @@ def _training(
     yield Item(
         component="activations",
         phase="training",
-        anon_bytes=BACKWARD * activations,
+        anon_bytes=round(ACTIVATIONS_HELD * activations),
         why=f"{batch.micro_batch} queries x {choices.query.activation_bytes:,} B"
         + ("" if choices.doc_frozen else " and the step's documents")
-        + f", x {BACKWARD} for the backward pass",
+        + f", x {ACTIVATIONS_HELD:g} with the backward pass",
         lower=smaller,
     )
     yield Item(
@@ -235,11 +239,13 @@ def _training(
         why=f"2 x {documents:,} x {width} x 4 B",
         lower=smaller,
     )
+    in_blocks = choices.doc_frozen and choices.device == "cpu"
+    columns = min(candidates, LOGITS_AT_ONCE) if in_blocks else candidates
     yield Item(
         component="logits",
         phase="training",
-        anon_bytes=2 * chunks * candidates * FLOAT,
-        why=f"{chunks:,} x {candidates:,} x 4 B x 2",
+        anon_bytes=2 * chunks * columns * FLOAT,
+        why=f"{chunks:,} x {columns:,} x 4 B x 2",
         lower=smaller,
     )
     towers = choices.query.forward_flops + choices.doc.forward_flops
@@ -250,6 +256,12 @@ def _training(
         seconds=work / flops_per_s,
         why=f"{choices.samples:,} samples x 3 forwards",
     )
+
+
+def read_ahead(config: RunConfig, micro_batches: int) -> int:
+    """Micro-batches that the gather thread holds before they are asked for; a step has so many."""
+    asked = config.memory.read_ahead
+    return usual(micro_batches) if asked == "auto" else asked
 
 
 def step_documents(config: RunConfig, choices: Choices) -> int:
@@ -300,11 +312,12 @@ def _mining(
         why=f"{queries:,} x {facts.doc_dim} x 4 B, mapped, in {encoded} round(s)",
     )
     if not choices.doc_frozen:
-        rows = facts.bank_rows
+        rows, budget = facts.bank_rows, memory_budget(config.memory.budget)
+        at_once = min(rows, block_rows(budget, facts.doc_dim))
         yield Item(
             component="encoded documents",
             phase="mining",
-            anon_bytes=_ENCODED_BLOCKS * min(rows, BLOCK_ROWS) * facts.doc_dim * FLOAT,
+            anon_bytes=_ENCODED_BLOCKS * at_once * facts.doc_dim * FLOAT,
             disk_bytes=rows * facts.doc_dim * FLOAT,
             seconds=choices.refreshes * rows * choices.doc.forward_flops / flops_per_s,
             why=f"{rows:,} x {facts.doc_dim} x 4 B, written for each round",
@@ -350,28 +363,6 @@ def mined_queries(facts: DataFacts, choices: Choices) -> int:
     if not choices.refreshes:
         return 0
     return min(facts.train_pairs, -(-choices.samples // choices.refreshes))
-
-
-def _evaluation(facts: DataFacts, choices: Choices, flops_per_s: float) -> Iterator[Item]:
-    width = facts.doc_dim
-    rows = min(facts.bank_rows, BLOCK_ROWS)
-    tile = min(facts.val_pairs, EVALUATION_TILE)
-    block = rows * (_EVALUATED_BLOCKS * width + _EVALUATED_SCORES * tile) * FLOAT
-    yield Item(
-        component="evaluation blocks",
-        phase="evaluation",
-        anon_bytes=facts.val_pairs * width * FLOAT + block,
-        why=f"{facts.val_pairs:,} queries, blocks of {rows:,} documents",
-    )
-    work = facts.val_pairs * (choices.query.forward_flops + 2 * facts.bank_rows * width)
-    work += 0 if choices.doc_frozen else facts.bank_rows * choices.doc.forward_flops
-    yield Item(
-        component="evaluations",
-        phase="evaluation",
-        seconds=choices.evaluations * work / flops_per_s,
-        why=f"{choices.evaluations} x {facts.val_pairs:,} queries against "
-        f"{facts.bank_rows:,} documents",
-    )
 
 
 def _files(config: RunConfig, facts: DataFacts, choices: Choices) -> Iterator[Item]:

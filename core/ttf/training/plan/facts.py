@@ -11,8 +11,8 @@ from ttf.data.dataset import Dataset
 from ttf.data.first_look import look
 from ttf.data.open_dataset import open_dataset
 from ttf.host.plugins import open_store
-from ttf.machine.memory.limits import limit_in_force
-from ttf.training.auto_settings import decide
+from ttf.machine.memory.run_limit import run_limit
+from ttf.training.memory.start import decide_within
 from ttf.training.plan import ArrayFacts, Plan, plan_of
 from ttf.training.towers import check_init
 
@@ -23,10 +23,11 @@ def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
     if init is not None:
         check_init(Path(init))
     with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
-        decided = decide(resolved, data, policy)
+        limit = run_limit(resolved.config.memory.limit)
+        fitted = decide_within(resolved, data, policy, limit)
         data.notes += look(data)
-        arrays = _arrays(data, decided.config.data)
-        return plan_of(decided, data, policy, limit_in_force(), arrays=arrays)
+        arrays = _arrays(data, fitted.decided.config.data)
+        return plan_of(fitted.decided, data, policy, limit, arrays=arrays)
 
 
 def _arrays(data: Dataset, config: DataConfig) -> tuple[ArrayFacts, ...]:

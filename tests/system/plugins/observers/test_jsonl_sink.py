@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.kit.live_run import WIDELY
 from tests.kit.observed_runs import (
     EVALUATED,
     STEPS,
     Place,
     lines,
 )
+from tests.kit.widely import CHAOS
 from tests.unit.plugins.observers.test_jsonl_sink import logged, train  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("_closed_after")
@@ -45,7 +45,7 @@ def test_a_killed_run_has_each_step_once_and_tells_of_its_death(killed: Path) ->
     assert max(logged(killed, "checkpointed")) == STEPS
 
 
-@pytest.mark.skipif(not WIDELY, reason="as with TensorBoard's own disk: TTF_CHAOS=1 runs it")
+@pytest.mark.skipif(not CHAOS, reason="as with TensorBoard's own disk: TTF_CHAOS=1 runs it")
 def test_a_disk_that_takes_no_more_leaves_it_out_aloud_and_the_run_goes_on(
     place: Place, tmp_path: Path
 ) -> None:

@@ -19,11 +19,13 @@ from tests.kit.observed_runs import (
     steps,
     texts,
 )
+from tests.kit.widely import wide
 from tests.unit.plugins.observers.test_tensorboard_sink import files
 
 pytestmark = pytest.mark.usefixtures("_needs_tensorboard", "_closed_after")
 
 
+@wide
 def test_a_folder_that_was_deleted_begins_again_where_the_run_is_resumed(place: Place) -> None:
     run = place.root / "given-up"
     words = place.words(["tensorboard", "jsonl", WAITS], "--set=supervise.max_restarts=0")

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from tests.kit import saboteur as sabotage
-from tests.kit.fixtures.crashes import WIDELY, Start, wide
+from tests.kit.fixtures.crashes import Start
 from tests.kit.live_run import LiveRun, in_phase, saving, summary_of
 from tests.kit.processes import adopting
 from tests.kit.struck_run import EVERY, World, assert_undisturbed, incidents_of, litter
+from tests.kit.widely import CHAOS, wide
 
 from ttf.errors import ExitCode
 from ttf.incidents.death import Place
@@ -44,7 +45,7 @@ def test_a_death_in_every_phase_of_one_run_changes_nothing(
         in_phase("evaluate", since=6 * EVERY),
         in_phase("end"),
     ]
-    if WIDELY:
+    if CHAOS:
         others = (("backward", 2), ("optimizer", 3), ("data", 4))
         phases[2:2] = [in_phase(name, since=turn * EVERY + 1) for name, turn in others]
         phases.insert(0, in_phase("start"))  # as in test_two_runs.py
@@ -70,7 +71,7 @@ def test_a_death_in_every_phase_of_one_run_changes_nothing(
 @pytest.mark.parametrize(
     ("life", "steps"),
     [
-        ("5 steps", 15),
+        pytest.param("5 steps", 15, marks=wide),
         pytest.param("20 steps", 3000, marks=[wide, pytest.mark.timeout(3600)]),
         pytest.param("3 s", 7500, marks=[wide, pytest.mark.timeout(7200)]),
     ],
@@ -89,6 +90,28 @@ def test_a_run_whose_trainers_all_die_young_ends_with_the_same_weights(
     deaths = len(incidents_of(run))
     assert deaths >= (300 if life == "3 s" else steps // int(life.split()[0]))
     assert_undisturbed(run, summary_of(whole)["weights_sha256"], restarts=deaths, lost=steps)
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "deaths"),
+    [
+        ("round.write:5:kill", 1),
+        # Each trainer writes one block of a round, or dies in the next; a round has two of queries
+        # and one of positives.
+        pytest.param("round.write:3:kill", 12, marks=wide),
+    ],
+)
+def test_a_trainer_killed_in_a_block_of_a_round_goes_on_behind_the_last_whole_one(
+    train: Start, run: Path, undisturbed: str, failpoint: str, deaths: int
+) -> None:
+    every = {"TTF_FAILPOINT_EVERY": "1"} if deaths > 1 else {}
+    ended = train(env={"TTF_FAILPOINT": failpoint, **every}).wait()
+    assert ended.code == 0, ended.err
+    found = incidents_of(run)
+    assert [incident["phase"] for incident in found] == ["mining"] * len(found)
+    assert len(found) == 1 if deaths == 1 else len(found) >= deaths
+    assert_undisturbed(run, undisturbed, restarts=len(found), lost=60)
+    assert not list(run.glob("candidates/round-*"))
 
 
 FROM_WITHIN = [

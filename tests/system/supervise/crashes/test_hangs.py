@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 from tests.kit import saboteur as sabotage
-from tests.kit.fixtures.crashes import Start, wide
+from tests.kit.fixtures.crashes import Start
 from tests.kit.live_run import Ended, in_phase, saving, summary_of
 from tests.kit.processes import alive
 from tests.kit.struck_run import EVERY, STEPS, assert_undisturbed, incidents_of
+from tests.kit.widely import wide
 
 from ttf.errors import ExitCode
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.kit import saboteur as sabotage
-from tests.kit.fixtures.crashes import Start, wide
+from tests.kit.fixtures.crashes import Start
 from tests.kit.struck_run import World, incidents_of
+from tests.kit.widely import wide
 
 from ttf.incidents.core_file import CoreFiles
 

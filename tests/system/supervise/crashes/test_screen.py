@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 from tests.kit import saboteur as sabotage
-from tests.kit.fixtures.crashes import wide
 from tests.kit.gate import Gate
 from tests.kit.live_run import Ended, in_phase, summary_of
 from tests.kit.processes import alive, is_trainer
 from tests.kit.struck_run import World, assert_undisturbed
 from tests.kit.terminal import GO_ON, HOLD, INTERRUPT, SUSPEND, InTerminal, Tmux
+from tests.kit.widely import wide
 
 from ttf.process.lifeline import is_stopped
 

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 from tests.kit import saboteur as sabotage
-from tests.kit.fixtures.crashes import WIDELY, Start, wide
+from tests.kit.fixtures.crashes import Start
 from tests.kit.live_run import Ended, LiveRun, in_phase, saving, summary_of
 from tests.kit.struck_run import EVERY, assert_undisturbed, incidents_of
+from tests.kit.widely import CHAOS, wide
 
 Resumable = Callable[..., None]
 INT, TERM = signal.SIGINT, signal.SIGTERM
 CODE = {INT: 130, TERM: 143}
 
 
+@wide
 def test_a_run_that_is_stopped_again_and_again_ends_with_the_same_weights(
     train: Start, command: Start, run: Path, undisturbed: str
 ) -> None:
@@ -25,7 +27,7 @@ def test_a_run_that_is_stopped_again_and_again_ends_with_the_same_weights(
         (TERM, saving(since=2 * EVERY)),
         (INT, in_phase("evaluate", since=3 * EVERY)),
     ]
-    if WIDELY:
+    if CHAOS:
         stops.insert(1, (TERM, in_phase("mining")))
         stops.insert(2, (INT, in_phase("backward", since=EVERY)))
     live, steps = train(), 0
@@ -85,7 +87,7 @@ def test_a_signal_ends_the_wait_for_a_restart(
     summary = summary_of(run)
     assert summary["status"] == "stopped"
     assert summary["restarts"] == len(incidents_of(run)) >= 2
-    if WIDELY:  # without the sabotage
+    if CHAOS:  # without the sabotage
         assert command(["resume", run, "--json"]).wait().code == 0
         assert_undisturbed(run, undisturbed, restarts=summary["restarts"])
 

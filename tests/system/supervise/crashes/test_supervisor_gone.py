@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.kit import saboteur as sabotage
-from tests.kit.fixtures.crashes import WIDELY, Start
+from tests.kit.fixtures.crashes import Start
 from tests.kit.live_run import LiveRun, Tree, in_phase, saving, summary_of
 from tests.kit.processes import adopting, alive
 from tests.kit.struck_run import EVERY, assert_undisturbed
+from tests.kit.widely import CHAOS, wide
 
 from ttf.errors import ExitCode
 from ttf.process.lifeline import PARENT_STOPPED
@@ -34,7 +35,7 @@ def test_a_supervisor_killed_in_phase_after_phase_leaves_nobody_and_loses_nothin
         saving(since=EVERY),
         in_phase("end"),
     ]
-    if WIDELY:
+    if CHAOS:
         phases.insert(2, in_phase("forward", since=2 * EVERY + 1))
         phases.insert(3, in_phase("evaluate", since=3 * EVERY))
     for where in phases:
@@ -93,6 +94,7 @@ def test_what_a_dying_trainer_started_is_ended_before_the_next_one_starts_daemon
     assert_undisturbed(run, undisturbed, restarts=1)
 
 
+@wide
 def test_a_supervisor_that_is_stopped_loses_its_children_and_starts_others_when_it_goes_on(
     train: Start, command: Start, run: Path, undisturbed: str, tmp_path: Path
 ) -> None:

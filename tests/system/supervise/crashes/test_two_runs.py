@@ -7,8 +7,10 @@ import re
 import signal
 from pathlib import Path
 
+from tests.conftest import wait_until
 from tests.kit.fixtures.crashes import Start
-from tests.kit.live_run import in_phase, summary_of
+from tests.kit.gate import Gate
+from tests.kit.live_run import LONGEST_S, in_phase, summary_of
 from tests.kit.struck_run import EVERY, assert_undisturbed
 
 from ttf.errors import ExitCode
@@ -39,26 +41,24 @@ def test_a_second_command_is_refused_by_a_supervisor_that_loads_no_library_that_
     assert held_mib < 60  # 30 are promised; what the interpreter itself takes differs
 
 
-def test_of_five_that_start_at_once_one_gets_the_folder(train: Start, run: Path) -> None:
-    racers = [train(steps=1) for _ in range(5)]
-    ended = {racer.pid: racer.wait() for racer in racers}
-    winners = [pid for pid, end in ended.items() if end.code == 0]
-    assert len(winners) == 1, [end.code for end in ended.values()]
-    for pid, end in ended.items():
-        if pid not in winners:
-            assert end.code == ExitCode.IN_USE
-            assert re.search(rf"Another process .* \(process {winners[0]}\)", end.err), end.err
-    assert summary_of(run)["status"] == "finished"
-
-
-def test_five_that_resume_at_once_after_a_kill_are_one(
+def test_of_five_that_start_at_once_one_gets_the_folder_and_of_five_that_resume_after_its_kill(
     train: Start, command: Start, run: Path, undisturbed: str
 ) -> None:
     """The lock of the dead one is stale; its trainer may still be there."""
-    live = train()
-    live.hold(in_phase("forward", since=EVERY))
-    live.kill()
+    gate = Gate(run)  # that of all five
+    gate.shut(in_phase("forward", since=EVERY))
+    starters = [train() for _ in range(5)]
+    wait_until(lambda: sum(one.over for one in starters) == 4, LONGEST_S)
+    (winner,) = [one for one in starters if not one.over]
+    for loser in starters:
+        if loser is not winner:
+            end = loser.wait()
+            assert end.code == ExitCode.IN_USE
+            assert re.search(rf"Another process .* \(process {winner.pid}\)", end.err), end.err
+    winner.until(gate.reached, "it trains")
+    winner.kill()
     racers = [command(["resume", run, "--json"]) for _ in range(5)]
     codes = sorted(racer.wait().code for racer in racers)
     assert codes == [ExitCode.DONE, *[ExitCode.IN_USE] * 4]
+    assert summary_of(run)["status"] == "finished"
     assert_undisturbed(run, undisturbed, restarts=0)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.kit.faulty_run import FaultyPlace
-from tests.kit.live_run import WIDELY, Ended
+from tests.kit.live_run import Ended
+from tests.kit.widely import CHAOS
 
 from ttf.rundir.verified_folders import newest_step
 
@@ -84,7 +85,7 @@ def test_a_bank_that_is_rewritten_in_place_is_named(
     assert incident["class"] == "data-changed"
     assert str(bank) in ended.err
     assert ended.evidence.count("fingerprint") == 2
-    if WIDELY:  # as after the cut above
+    if CHAOS:  # as after the cut above
         bank.write_bytes(whole)
         done = place.resume(ended.run).wait()
         assert (done.code, done.digest) == (0, reference.digest), done.err
@@ -130,5 +131,5 @@ def test_a_chunk_that_is_deleted_is_named(place: FaultyPlace, small_data: dict[s
     )
     ended = interrupted(place, chunk.unlink)
     assert str(chunk) in ended.err
-    if WIDELY:  # as after the cut above
+    if CHAOS:  # as after the cut above
         assert place.resume(ended.run).wait().code == 3

@@ -6,10 +6,12 @@ import shutil
 
 import pytest
 from tests.kit.faulty_run import MINED, FaultyPlace
-from tests.kit.live_run import WIDELY, Ended
+from tests.kit.live_run import Ended
+from tests.kit.widely import CHAOS, wide
 
 
-@pytest.mark.parametrize("number", [1, *([3] if WIDELY else [])])
+@pytest.mark.parametrize("number", [1, *([3] if CHAOS else [])])
+@wide
 def test_a_table_that_does_not_read_back_is_mined_again(
     place: FaultyPlace, mined_reference: Ended, number: int
 ) -> None:

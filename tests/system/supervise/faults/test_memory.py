@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.kit.faulty_run import MINED, FaultyPlace
-from tests.kit.fixtures.crashes import wide
 from tests.kit.fixtures.faults import MB
 from tests.kit.live_run import Ended
 from tests.kit.memory_group import Group
+from tests.kit.widely import wide
 
 LARGE = {
     "train.batch_size": 4096,
@@ -60,6 +60,7 @@ def assert_cut(done: Ended, reference: Ended) -> None:
         np.testing.assert_allclose(value, theirs[key], rtol=1e-3, atol=1e-5, err_msg=key)
 
 
+@wide
 def test_a_batch_that_does_not_fit_a_cgroup_is_cut_into_smaller_ones(
     place: FaultyPlace, group: Group, long_data: dict[str, Path]
 ) -> None:

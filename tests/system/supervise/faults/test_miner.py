@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.kit.faulty_run import MINED, FaultyPlace
-from tests.kit.fixtures.crashes import wide
 from tests.kit.live_run import Ended
+from tests.kit.widely import wide
 
 
+@wide
 def test_a_worker_that_dies_at_every_request_changes_nothing(
     place: FaultyPlace, mined_reference: Ended
 ) -> None:

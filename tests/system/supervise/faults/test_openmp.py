@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.kit.faulty_run import MINED, FaultyPlace
 from tests.kit.live_run import Ended
+from tests.kit.widely import wide
 
 
 @pytest.fixture
@@ -21,6 +22,7 @@ def runtimes(tmp_path: Path, intel_openmp: Path) -> tuple[Path, Path]:
     return copies  # type: ignore[return-value]
 
 
+@wide
 def test_a_miner_in_the_trainer_that_brings_a_second_runtime_is_isolated(
     place: FaultyPlace, runtimes: tuple[Path, Path], mined_reference: Ended
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.kit.faulty_run import FaultyPlace
 from tests.kit.live_run import Ended
+from tests.kit.widely import wide
 
 WRONG = {"device.name": "standin", "device.standin.fault": "scaled"}
 
@@ -45,6 +46,7 @@ def test_a_device_that_goes_wrong_later_saves_nothing_after(place: FaultyPlace) 
     assert sorted(p.name for p in (ended.run / "checkpoints").iterdir()) == ["step-000000010"]
 
 
+@wide
 def test_a_run_may_go_on_on_the_cpu(place: FaultyPlace, reference: Ended) -> None:
     done = place.train(settings={**WRONG, "probe.on_mismatch": "cpu"}).wait()
     done.assert_clean()

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import pytest
 from tests.kit.faulty_run import FaultyPlace
 from tests.kit.fixtures.faults import write_distribution
-from tests.kit.live_run import WIDELY, Ended
+from tests.kit.live_run import Ended
+from tests.kit.widely import CHAOS, wide
 
 DEEP = {"train.batch_size": 4, "train.accumulate": 8, "miner.isolation": "none"}
 SAFE = {"miner.isolation": "process", "miner.threads": 1, "device.precision": "fp32"}
@@ -30,7 +31,8 @@ def configuration(place: FaultyPlace, settings: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("container", ["npz", "zarr"] if WIDELY else ["zarr"])
+@pytest.mark.parametrize("container", ["npz", "zarr"] if CHAOS else ["zarr"])
+@wide
 def test_a_safe_run_says_what_it_made_safe(
     place: FaultyPlace, container: Literal["npz", "zarr"]
 ) -> None:

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.kit.memory_group import memory_group
 from tests.kit.planted_training import Place, build
+from tests.kit.widely import wide
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke
 
-wide = pytest.mark.skipif(
-    os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="takes minutes: TTF_CHAOS=1 runs it"
-)
 VARY = ("--vary", "loss.memory_bank=64,0")
 """The planted fault is met with a memory bank alone."""
 FAULTY, SOUND = "loss.memory_bank=64", "loss.memory_bank=0"

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.conftest import Invoke
+from tests.kit.widely import wide
 
 from ttf.machine import measured
 from ttf.machine.measured import Ceilings, Figure
@@ -21,9 +22,6 @@ from ttf.tools.bench.catalogue import BENCHES, Bench
 from ttf.tools.bench.peers import INSTALL, PEERS
 from ttf.tools.bench.runner import outcome_of
 
-wide = pytest.mark.skipif(
-    os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"
-)
 FIELDS = {"name", "value", "unit", "peer", "peer_value", "ratio", "ceiling_ratio"}
 
 
@@ -126,6 +124,7 @@ def test_ceilings_are_measured_once_and_kept(tmp_path: Path) -> None:
 # --- what is missing, what dies ----------------------------------------------------------------
 
 
+@wide
 def test_a_peer_that_is_not_installed_is_a_line(kept: Ceilings) -> None:
     missing = [n for n in BENCHES["train-mean"].peers if not PEERS[n].installed]
     if not missing:
@@ -146,6 +145,7 @@ def test_every_bench_gives_its_figures(name: str, kept: Ceilings) -> None:
     assert all(line.value is not None for line in outcome.lines if line.note != INSTALL)
 
 
+@wide
 def test_peers_that_die_cost_only_their_own_lines(
     kept: Ceilings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.kit.planted_commands import ENVIRONMENT, TEN, Planted, vary
+from tests.kit.widely import wide
 
 _TTF = [sys.executable, "-m", "ttf"]
 
@@ -34,7 +35,14 @@ def study_words(planted: Planted, folder: Path) -> list[str]:
     return ["--command", *chosen, "--out", "study", "--", *command]
 
 
-@pytest.mark.parametrize("name", ["a variable, always", "an interpreter, always"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Also found in tests/system/packages/test_crash_side.py.
+        pytest.param("a variable, always", marks=wide),
+        "an interpreter, always",
+    ],
+)
 def test_the_planted_cause_of_a_command_is_named_within_the_bound(
     name: str, tmp_path: Path
 ) -> None:

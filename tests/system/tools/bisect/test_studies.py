@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.kit.fixtures.bisect import wide
 from tests.kit.planted_training import FAULTS, Place, build
+from tests.kit.widely import wide
 
 from ttf.tools.bisect.factors import RULES
 
@@ -30,6 +30,7 @@ def only(names: Sequence[str]) -> list[str]:
     return [word for name in RULES if name not in names for word in ("--keep", name)]
 
 
+@wide
 def test_a_study_that_is_stopped_does_nothing_twice_and_finds_the_culprit(place: Place) -> None:
     """With its class, its cure and its command. That one which is killed goes on as well, those of
     test_commands.py and of `ttf ab` show."""

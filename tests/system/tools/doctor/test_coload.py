@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.kit.fixtures.doctor import HANG, SEGFAULT, TORCH_IS_HERE, Ask, OddMiner, wide
+from tests.kit.fixtures.doctor import HANG, SEGFAULT, TORCH_IS_HERE, Ask, OddMiner
+from tests.kit.widely import wide
 
 from ttf.tools.doctor import coload
 

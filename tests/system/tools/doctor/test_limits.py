@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.fixtures.doctor import Ask, WriteToml, shell, wide
+from tests.kit.fixtures.doctor import Ask, WriteToml, shell
+from tests.kit.widely import wide
 
 from ttf.tools.doctor import run_checks
 from ttf.tools.doctor.context import Examination

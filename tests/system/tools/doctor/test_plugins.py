@@ -7,7 +7,8 @@ import os
 import psutil
 import pytest
 from tests.conftest import FakeDistribution, Invoke
-from tests.kit.fixtures.doctor import HANG, SEGFAULT, Ask, OddMiner, WriteToml, wide
+from tests.kit.fixtures.doctor import HANG, SEGFAULT, Ask, OddMiner, WriteToml
+from tests.kit.widely import wide
 
 from ttf.tools.doctor import packages, plugin_checks
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conftest import RunTtf
-from tests.kit.fixtures.doctor import WriteToml, wide
+from tests.kit.fixtures.doctor import WriteToml
+from tests.kit.widely import wide
 
 IDS = ["config", "python", "impostor", "versions", "environment", "memory", "cgroup", "shm", "disk",
        "ulimits", "openmp-duplicates", "plugins", "torch", "device", "coload", "data", "plan",

@@ -6,7 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.kit.fixtures.monitor import GROWS, Start, wide
+from tests.kit.fixtures.monitor import GROWS, Start
+from tests.kit.widely import wide
 
 from ttf.tools.monitor.nearest_limit import NearestLimit
 from ttf.tools.monitor.watch import Monitor

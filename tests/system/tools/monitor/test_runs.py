@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Invoke, wait_until
 from tests.kit import saboteur as sabotage
-from tests.kit.fixtures.monitor import wide
 from tests.kit.live_run import LiveRun
 from tests.kit.struck_run import EVERY, World
+from tests.kit.widely import wide
 
 from ttf.process.lifeline import is_stopped
 from ttf.tools.monitor.view import View

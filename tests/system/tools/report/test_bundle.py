@@ -14,6 +14,7 @@ import pytest
 from tests.kit.canaries import NEVER, PRINTED, PROJECT, USER
 from tests.kit.fixtures.report import Person, incident
 from tests.kit.secret_kinds import HIDDEN, WORDS
+from tests.kit.widely import wide
 from tests.unit.tools.report.test_page import Checked
 
 from ttf.tools.report.bundle import write_bundle
@@ -142,6 +143,7 @@ def test_a_guarded_command_has_a_bundle(guard_dir: Path, tmp_path: Path) -> None
     assert not script.text and "the code of the command is unknown" in script.note
 
 
+@wide
 def test_a_bundle_of_very_much_is_small(guard_dir: Path, tmp_path: Path) -> None:
     noise = random.Random(0)
     for number in range(2, 16):

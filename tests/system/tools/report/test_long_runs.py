@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from tests.kit.fixtures.report import incident, write_lines
+from tests.kit.widely import wide
 from tests.unit.tools.report.test_page import Checked, step
 
 from ttf.tools.report.page import read_run, write_page
 
 
+@wide
 def test_a_run_of_200_000_steps_with_50_incidents_is_below_500_kb(tmp_path: Path) -> None:
     folder = tmp_path / "long"
     folder.mkdir()

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.fixtures.report import incident, wide, write_lines
+from tests.kit.fixtures.report import incident, write_lines
+from tests.kit.widely import wide
 
 from ttf.config.resolve import resolve
 from ttf.config.toml import dump

@@ -115,6 +115,7 @@ def test_lost_vectors_are_encoded_and_the_run_says_that_it_is_not_exact(
     assert done.json()["exact"] is False
 
 
+@wide
 def test_a_table_serves_longer_while_its_negatives_stay_hard(
     small_sets: Sets, invoke: Invoke
 ) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.widely import wide
 
 import ttf
 
@@ -19,9 +19,6 @@ MINERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "faiss-ivf": ("faiss", {"kind": "ivf", "nlist": 8}),
     "hnswlib": ("hnswlib", {}),
 }
-wide = pytest.mark.skipif(
-    os.environ.get("TTF_CHAOS", "0") in ("", "0"), reason="one of many: TTF_CHAOS=1 runs it"
-)
 TOWERS = ("gru", "lstm", "transformer", "mlp", "linear", "identity")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import FakeDistribution, Invoke, RunTtf, wait_until
-from tests.kit.live_run import WIDELY
+from tests.kit.widely import CHAOS
 
 import ttf
 
@@ -37,7 +37,7 @@ def summary(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.skipif(not WIDELY, reason="as a stopped run that goes on: TTF_CHAOS=1 runs it")
+@pytest.mark.skipif(not CHAOS, reason="as a stopped run that goes on: TTF_CHAOS=1 runs it")
 def test_two_runs_in_processes_of_their_own_end_with_the_same_bits(
     small_sets: Sets, tmp_path: Path, run_ttf: RunTtf
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import struct
@@ -19,8 +20,17 @@ from numpy.typing import NDArray
 
 from ttf.data.convert import convert
 from ttf.data.inspect import verify
-from ttf.errors import ArrayMissing, BadData, DataChanged, DataCompressed, DataMissing, TtfError
+from ttf.errors import (
+    ArrayMissing,
+    BadData,
+    DataChanged,
+    DataCompressed,
+    DataMissing,
+    StorageError,
+    TtfError,
+)
 from ttf.host.plugins import open_store
+from ttf_storage import _zip_format
 
 ROWS: NDArray[np.float32] = np.arange(60, dtype=np.float32).reshape(20, 3)
 
@@ -299,3 +309,20 @@ def _read_or_refuse(store: Any, name: str) -> None:
         return
     rows = source.gather(np.arange(source.shape[0]))
     assert rows.shape == source.shape
+
+
+class FailingDisk(io.BytesIO):
+    """The end of a file on a disk that no longer answers."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_disk_that_fails_is_not_called_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zipfile takes an error of the disk for a file that is no zip."""
+    zip_of(tmp_path / "bank.npz", ("vectors.npy", npy(ROWS)))
+    monkeypatch.setattr(_zip_format, "open_named", lambda path: FailingDisk(path.read_bytes()))
+    with pytest.raises(StorageError, match="Input/output error"):
+        open_store(str(tmp_path / "bank.npz"))

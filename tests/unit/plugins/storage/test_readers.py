@@ -13,7 +13,7 @@ import pytest
 import zarr
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
-from tests.kit.live_run import WIDELY
+from tests.kit.widely import CHAOS, wide
 
 from ttf.contracts import DType, Store, VectorSource
 from ttf.data.vectors import RowView, UnitRows, from_float32, to_float32, unit_rows
@@ -22,6 +22,8 @@ from ttf.host.plugins import create_store, open_store
 ROWS = 53
 DTYPES: tuple[DType, ...] = ("float32", "float16", "bfloat16")
 TAILS: dict[str, tuple[int, ...]] = {"2-D": (6,), "3-D": (3, 5)}
+AS_OTHERS = {("float32", "3-D"), ("float16", "2-D"), ("bfloat16", "3-D")}
+"""In the suite each dtype has one of the two shapes."""
 
 
 def numbers(tail: tuple[int, ...], dtype: DType, rows: int = ROWS) -> NDArray[Any]:
@@ -211,19 +213,21 @@ def maker(request: pytest.FixtureRequest) -> Maker:
     return request.param  # type: ignore[no-any-return]
 
 
-@pytest.fixture(scope="module", params=DTYPES)
-def dtype(request: pytest.FixtureRequest) -> DType:
-    return request.param  # type: ignore[no-any-return]
+KINDS = tuple(
+    pytest.param(
+        (dtype, tail), id=f"{dtype}-{name}", marks=wide if (dtype, name) in AS_OTHERS else ()
+    )
+    for dtype in DTYPES
+    for name, tail in TAILS.items()
+)
 
 
-@pytest.fixture(scope="module", params=list(TAILS.values()), ids=list(TAILS))
+@pytest.fixture(scope="module", params=KINDS)
 def case(
-    request: pytest.FixtureRequest,
-    maker: Maker,
-    dtype: DType,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, maker: Maker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Case]:
-    rows = numbers(request.param, dtype)
+    dtype, tail = request.param
+    rows = numbers(tail, dtype)
     uri = maker(tmp_path_factory.mktemp("store") / "bank", rows, dtype)
     store = open_store(uri)
     yield Case(maker.__name__, store, store.source("vectors"), rows)
@@ -237,7 +241,7 @@ ids_of_any_kind = st.lists(
     ),
     max_size=40,
 )
-quick = settings(max_examples=24 if WIDELY else 6, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=24 if CHAOS else 6, deadline=None, derandomize=True, database=None)
 
 
 @quick

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.kit.widely import wide
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -106,7 +107,7 @@ def assert_alike(ours: Tensor, theirs: Tensor, tolerance: float, precision: str)
 @every_need
 @full_and_ragged
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("steps", [pytest.param(1, marks=wide), 3])
 def test_gradients_are_those_of_finite_differences(
     need: Need, lengths: Tensor | None, layers: int, steps: int
 ) -> None:

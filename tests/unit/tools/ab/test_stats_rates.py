@@ -10,7 +10,12 @@ import pytest
 
 from ttf.tools.ab.stats import boschloo, power_rates, rates
 
-stats: Any = pytest.importorskip("scipy.stats", reason="scipy is the oracle of these tests")
+
+@pytest.fixture(scope="module")
+def stats() -> Any:
+    """Not at import, which takes a second in every process of the suite."""
+    return pytest.importorskip("scipy.stats", reason="scipy is the oracle of these tests")
+
 
 PLANTED = (0.05, 0.4)
 
@@ -19,7 +24,7 @@ PLANTED = (0.05, 0.4)
     ("events", "n"),
     [(0, 1), (0, 20), (1, 20), (9, 20), (20, 20), (3, 500), (700, 1000), (1, 40_000)],
 )
-def test_intervals_of_a_rate_are_those_of_scipy(events: int, n: int) -> None:
+def test_intervals_of_a_rate_are_those_of_scipy(events: int, n: int, stats: Any) -> None:
     for confidence in (0.9, 0.95, 0.998):
         oracle = stats.binomtest(events, n)
         exact = oracle.proportion_ci(confidence, "exact")
@@ -42,7 +47,7 @@ def test_the_interval_of_a_difference_is_that_of_the_paper() -> None:
         assert (low, high) == pytest.approx(wanted, abs=1e-4)
 
 
-def test_boschloos_test_is_that_of_scipy_also_for_arms_of_different_size() -> None:
+def test_boschloos_test_is_that_of_scipy_also_for_arms_of_different_size(stats: Any) -> None:
     for of_a, of_b in ((8, 8), (5, 9), (20, 20), (17, 20)):
         for a, b in itertools.product(range(0, of_a + 1, 4), range(0, of_b + 1, 3)):
             if a * of_b == b * of_a:
@@ -52,7 +57,7 @@ def test_boschloos_test_is_that_of_scipy_also_for_arms_of_different_size() -> No
             assert boschloo.p_value(a, of_a, b, of_b) == pytest.approx(oracle, abs=1e-6)
 
 
-def test_boschloos_test_never_says_less_than_fishers() -> None:
+def test_boschloos_test_never_says_less_than_fishers(stats: Any) -> None:
     for a, b in itertools.product(range(16), range(16)):
         fisher = stats.fisher_exact([[a, b], [15 - a, 15 - b]]).pvalue
         assert boschloo.p_value(a, 15, b, 15) <= fisher + 1e-9
@@ -66,7 +71,7 @@ def test_equal_arms_are_told_apart_less_often_than_asked_for_at_any_rate(n: int)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.05 / 8])
-def test_power_is_the_chance_of_the_tables_with_a_small_p(alpha: float) -> None:
+def test_power_is_the_chance_of_the_tables_with_a_small_p(alpha: float, stats: Any) -> None:
     n, (p, q) = 11, PLANTED
     total = sum(
         stats.binom.pmf(a, n, p) * stats.binom.pmf(b, n, q)
@@ -106,7 +111,7 @@ def test_two_arms_without_any_crash_are_the_same_after_52_repeats() -> None:
     assert rates.newcombe(0, 51, 0, 51, 0.9)[1] > 0.05
 
 
-def test_the_power_of_same_is_the_chance_of_the_tables_within_the_margin() -> None:
+def test_the_power_of_same_is_the_chance_of_the_tables_within_the_margin(stats: Any) -> None:
     n, margin = 12, 0.3
     total = sum(
         stats.binom.pmf(a, n, 0.1) * stats.binom.pmf(b, n, 0.15)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import FakeDistribution
-from tests.kit.fixtures.doctor import Ask, WriteToml, wide
+from tests.kit.fixtures.doctor import Ask, WriteToml
+from tests.kit.widely import wide
 
 TOWER = """
 import ctypes, os

@@ -13,7 +13,7 @@ from ttf.text.terminal import painted
 from ttf.tools.monitor.cells import Paint, columns, cut
 from ttf.tools.monitor.lines import columns_of, heading, line
 from ttf.tools.monitor.page import page
-from ttf.tools.monitor.view import Ended, View, document, warnings
+from ttf.tools.monitor.view import Ended, Governed, View, document, warnings
 
 PLAIN = Paint()
 
@@ -35,6 +35,18 @@ VIEWS = {
         VIEW,
         machine=Machine(available=12 * 10**9, swap_used=10**9, swap_free=3 * 10**9),
         run=dataclasses.replace(RUN, device=Device(2 * 10**9, 5 * 10**9)),
+    ),
+    "governed": dataclasses.replace(
+        VIEW,
+        run=dataclasses.replace(
+            RUN,
+            governed=Governed(
+                what="shrink",
+                why="84% of cgroup /job (memory.max)",
+                caches=("read ahead 1.3 GB -> 944 MB",),
+                time=VIEW.time - 12,
+            ),
+        ),
     ),
     "unseen": dataclasses.replace(
         VIEW,
@@ -229,3 +241,10 @@ def test_the_memory_of_the_device_and_of_the_machine_is_there() -> None:
     found = document(VIEWS["device"])
     assert found["machine"]["swap_free"] == 3 * 10**9
     assert found["run"]["device"] == {"allocated": 2 * 10**9, "cached": 5 * 10**9}
+
+
+def test_the_last_decision_of_the_governor_is_there_with_its_numbers() -> None:
+    shown = "\n".join(_plain(VIEWS["governed"], PLAIN, 140, 50))
+    assert "caches made smaller, 12.0 s ago" in shown
+    assert "read ahead 1.3 GB -> 944 MB" in shown and "at 84% of cgroup /job" in shown
+    assert document(VIEWS["governed"])["run"]["governed"]["what"] == "shrink"

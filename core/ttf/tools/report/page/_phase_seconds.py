@@ -32,6 +32,8 @@ class PhaseSeconds:
     def add(self, line: MetricsLine) -> None:
         # Other types of lines are ignored.
         step = max(0, line.get("step", 0))
+        if line["type"] == "memory":
+            return
         seconds = max(0.0, line.get("seconds", 0.0))
         if line["type"] == "step":
             waited = max(0.0, line.get("data_s", 0.0))

@@ -9,7 +9,7 @@ from typing import Final
 
 from ttf.errors import ExitCode
 from ttf.text import numbers
-from ttf.text.progress.ending import gate_rows
+from ttf.text.progress.ending import gate_rows, governed
 from ttf.tools.report.page._read import RunFiles
 
 _WHY: Final[Mapping[int, str]] = {
@@ -56,6 +56,8 @@ def _trained(run: RunFiles) -> Iterator[str]:
         yield f"The gate {gate}."
     yield from _sittings(run)
     yield from _survived(run)
+    if kept := governed(run.summary):
+        yield f"Its memory limit is {kept}."
 
 
 def _sittings(run: RunFiles) -> Iterator[str]:

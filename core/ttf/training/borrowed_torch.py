@@ -1,0 +1,96 @@
+"""What a device sets in torch for the whole process, lent to a model while it works.
+
+A program that opens a model has settings of its own: a model that leaves it the deterministic mode,
+another number of threads or another arithmetic changes its results, or makes its operations fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+import torch
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+# Those whose products have a setting of their own.
+_LIBRARIES: Final = tuple(
+    module.matmul
+    for module in vars(torch.backends).values()
+    if hasattr(getattr(module, "matmul", None), "fp32_precision")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchSettings:
+    threads: int
+    deterministic: int
+    fills_memory: bool
+    matmul: str
+    products: tuple[tuple[Any, str], ...]  # float32 products of each library, as torch sets them
+
+    @classmethod
+    def now(cls) -> TorchSettings:
+        return cls(
+            threads=torch.get_num_threads(),
+            deterministic=torch.get_deterministic_debug_mode(),
+            fills_memory=torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+            matmul=torch.get_float32_matmul_precision(),
+            products=tuple((each, each.fp32_precision) for each in _LIBRARIES),
+        )
+
+    def apply(self) -> None:
+        if self.threads != torch.get_num_threads():
+            torch.set_num_threads(self.threads)
+        torch.set_deterministic_debug_mode(self.deterministic)
+        torch.utils.deterministic.fill_uninitialized_memory = self.fills_memory  # type: ignore[attr-defined]
+        torch.set_float32_matmul_precision(self.matmul)
+        for library, precision in self.products:  # the call above also sets these
+            library.fp32_precision = precision
+
+
+_lock = threading.Lock()
+_users = 0
+_callers: TorchSettings | None = None
+
+
+@contextlib.contextmanager
+def borrowed_torch(apply: Callable[[], None]) -> Iterator[None]:
+    """Calls `apply`; afterwards torch has the settings of the caller again. Of several threads at
+    once, the last one gives them back."""
+    global _users, _callers
+    with _lock:
+        if not _users:
+            _callers = TorchSettings.now()
+        _users += 1
+    try:
+        apply()
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users and _callers is not None:
+                _callers.apply()
+                _callers = None
+
+
+class Borrows(Protocol):
+    def borrowed(self) -> contextlib.AbstractContextManager[None]: ...
+
+
+_S = TypeVar("_S", bound=Borrows)
+
+
+def borrowing(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
+    """A method that works with the settings of its own device."""
+
+    @wraps(method)
+    def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self.borrowed():
+            return method(self, *args, **kwargs)
+
+    return call

@@ -1,0 +1,106 @@
+"""Folders that are no table, or hold files of others too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tests.kit.dense_table import DIM, open_table
+
+from ttf.errors import ArtifactDamaged, ConfigError, EntryRefused
+
+_SOME = torch.arange(5)
+
+
+def _written(path: Path) -> Path:
+    with open_table(path) as table:
+        table.update(_SOME, torch.full((5, DIM), 3.0))
+    return path
+
+
+def test_files_of_others_are_neither_overwritten_nor_removed(tmp_path: Path) -> None:
+    mine = {"rows.bin": "my rows", "journal/notes.txt": "my notes"}
+    (tmp_path / "journal").mkdir()
+    for name, text in mine.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=r"is not empty .*no embedding table"):
+        open_table(tmp_path)
+    assert {name: (tmp_path / name).read_text() for name in mine} == mine
+    assert not (tmp_path / "table.json").exists()
+
+
+def test_a_file_that_somebody_put_into_the_journal_stays(tmp_path: Path) -> None:
+    table = _written(tmp_path / "table")
+    (table / "journal" / "notes.txt").write_text("my notes")
+    with open_table(table) as opened:
+        assert torch.equal(opened.get(_SOME), torch.full((5, DIM), 3.0))
+    assert (table / "journal" / "notes.txt").read_text() == "my notes"
+
+
+def test_a_table_without_its_facts_is_refused_and_keeps_its_rows(tmp_path: Path) -> None:
+    table = _written(tmp_path / "table")
+    facts, rows = (table / "table.json").read_bytes(), (table / "rows.bin").read_bytes()
+    (table / "table.json").unlink()
+    with pytest.raises(ConfigError, match=r"it has no table\.json"):
+        open_table(table)
+    assert (table / "rows.bin").read_bytes() == rows
+    (table / "table.json").write_bytes(facts)
+    with open_table(table) as opened:
+        assert torch.equal(opened.get(_SOME), torch.full((5, DIM), 3.0))
+
+
+def test_a_journal_that_links_elsewhere_is_refused_and_nothing_there_is_removed(
+    tmp_path: Path,
+) -> None:
+    table, elsewhere = _written(tmp_path / "table"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "000000001.rows").write_text("mine")
+    (table / "journal").rmdir()
+    (table / "journal").symlink_to(elsewhere)
+    with pytest.raises(EntryRefused, match="symbolic link"):
+        open_table(table)
+    assert (elsewhere / "000000001.rows").read_text() == "mine"
+
+
+def _piped(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _linked(path: Path) -> None:
+    other = path.with_name("other.json")
+    path.rename(other)
+    path.symlink_to(other)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_text("[" * 100_000),
+        lambda path: path.write_text("[1]"),
+        lambda path: path.write_text('{"applied": "1"}'),
+        _piped,
+        _linked,
+    ],
+    ids=["deep", "a list", "text", "a pipe", "a link"],
+)
+def test_facts_that_are_none_are_refused(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    table = _written(tmp_path / "table")
+    damage(table / "table.json")
+    with pytest.raises((ArtifactDamaged, EntryRefused)):
+        open_table(table)
+
+
+def test_a_process_that_died_while_it_made_the_table_leaves_one_that_opens(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    with open_table(table):
+        pass
+    (table / "rows.bin").write_bytes(b"")
+    (table / "journal").rmdir()
+    with open_table(table) as opened:
+        opened.update(_SOME, torch.full((5, DIM), 3.0))
+    with open_table(table) as opened:
+        assert torch.equal(opened.get(_SOME), torch.full((5, DIM), 3.0))
