@@ -14,7 +14,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 train: $(STAMP)
 	$(BIN)/ttf train $(ARGS)
 
-# Everything CI runs: the suite, on four processes, which often wait for others (seven on two
+# Everything CI runs: the suite, on four processes, which often wait for others (six on two
 # cores); beside it lint, types and layers, whose words come at the end.
 # One file: make test ARGS=tests/system/commands
 test: $(STAMP)

@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy, normalize
 from ttf.config.schema import TowerConfig
 from ttf.contracts import TowerShape
 from ttf.training.optimizer import make_optimizer
-from ttf.training.schedule import learning_rate
+from ttf.training.schedule import learning_rate, temperature
 from ttf.training.towers import TowerSpec
 
 
@@ -37,6 +37,7 @@ class Recipe:
     tower: str = "mlp"
     options: Mapping[str, Any] = field(default_factory=lambda: {"hidden": 1024, "dropout": 0.3})
     temperature: float = 0.05
+    schedule: str = "constant"  # of the temperature
     batch: int = 1024
     lr: float = 1e-3
     epochs: int = 8
@@ -53,6 +54,9 @@ ARMS: Mapping[str, Recipe] = {
     "mlp, hidden 512": replace(BASE, options={"hidden": 512, "dropout": 0.3}),
     "T 0.03": replace(BASE, temperature=0.03),
     "T 0.08": replace(BASE, temperature=0.08),
+    "T falling": replace(BASE, schedule="falling"),
+    "T 0.03, falling": replace(BASE, temperature=0.03, schedule="falling"),
+    "T 0.08, falling": replace(BASE, temperature=0.08, schedule="falling"),
     "batch 512": replace(BASE, batch=512),
     "batch 256": replace(BASE, batch=256),
     "lr 2e-3": replace(BASE, lr=2e-3),
@@ -95,7 +99,8 @@ def fit(pairs: Pairs, recipe: Recipe, seed: int) -> dict[str, float]:
         at = order[step % each * recipe.batch :][: recipe.batch]
         positive = pairs.positive[at]
         q_BD = normalize(tower(pairs.x[at]), dim=-1)
-        logits_BB = q_BD @ pairs.bank[positive].T / recipe.temperature
+        logits_BB = q_BD @ pairs.bank[positive].T
+        logits_BB = logits_BB / temperature(step, total, recipe.temperature, recipe.schedule)
         copies_BB = positive[:, None] == positive[None, :]
         copies_BB.fill_diagonal_(False)
         masked_BB = logits_BB.masked_fill(copies_BB, -torch.inf)

@@ -13,7 +13,7 @@ load on the machine changes the time only.
     python benchmarks/bench_memory.py --data DIR --runs OUT                  # an hour
     python benchmarks/bench_memory.py --data DIR --runs OUT --only linear
 
-Runs that are in OUT already are only read. The plot is written to docs/performance/memory.svg.
+Runs that are in OUT already are only read, also one that was stopped. The plot is written to docs/performance/memory.svg.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Found:
     training: Sequence[tuple[int, float]]  # (step, MB) while it trains, one for each 250 steps
     held: Sequence[tuple[int, float]]  # (step, MB) the lowest of each round while it trains
     highest: Sequence[tuple[int, float]]  # (step, MB) of each round
+    steps: int
     peak_mb: float
     predicted_mb: float
 
@@ -84,11 +85,16 @@ def read(run: Path) -> Found:
                 training[step // 250 * 250].append(megabytes)
                 held[step // EVERY * EVERY].append(megabytes)
     summary = json.loads((run / "summary.json").read_text())
-    last = summary["steps"] // EVERY * EVERY  # then the miner ends
+    last = summary["steps"] // EVERY * EVERY  # then the miner ends, or the run was stopped
     return Found(
-        training=[(step, statistics.median(values)) for step, values in sorted(training.items())],
-        held=[(step, min(values)) for step, values in sorted(held.items())],
+        training=[
+            (step, statistics.median(values))
+            for step, values in sorted(training.items())
+            if step < last
+        ],
+        held=[(step, min(values)) for step, values in sorted(held.items()) if step < last],
         highest=[(step, max(values)) for step, values in sorted(rounds.items()) if step < last],
+        steps=summary["steps"],
         peak_mb=summary["peak_anon_mb"],
         predicted_mb=summary["predicted_anon_mb"],
     )
@@ -116,22 +122,25 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--only", default="", help="one configuration")
+    parser.add_argument("--batch-size", type=int, help="smaller ones need less time")
     parser.add_argument("--threads", type=int, help="on a busy machine one is the fastest")
     args = parser.parse_args()
     lines, missed = [], 0
     print(
-        "| | held while training | highest of a round | peak | predicted | off |\n|---|---|---|---|---|---|"
+        "| | steps | held while training | highest of a round | peak | predicted | off |\n|---|---|---|---|---|---|---|"
     )
     for name, words in CONFIGURATIONS.items():
         if args.only not in ("", name):
             continue
         if args.threads:
             words = (*words, "--threads", str(args.threads))
+        if args.batch_size:
+            words = (*words, "--batch-size", str(args.batch_size))
         found = read(trained(args.data, args.runs / name.replace(" ", "-"), words, args.steps))
         slopes = slope(found.held), slope(found.highest)
         missed += max(slopes) >= SLOPE_MB or abs(found.error) > ERROR
         print(
-            f"| {name} | {slopes[0]:+.2f} MB per 1,000 steps | {slopes[1]:+.2f} | "
+            f"| {name} | {found.steps:,} | {slopes[0]:+.2f} MB per 1,000 steps | {slopes[1]:+.2f} | "
             f"{found.peak_mb:.0f} MB | {found.predicted_mb:.0f} MB | {100 * found.error:+.0f}% |",
             flush=True,
         )
