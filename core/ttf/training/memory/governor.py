@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 EVERY_S: Final = 0.25
 # When a decision has had its effect: levers give memory back within some steps.
 EFFECT_AFTER_S: Final = 2.0
+# Blocks of steps fall into other holes of the heap each time, and freed pages stay touched: 3 MB more in
+# 1,000 steps. Giving them back takes 1 to 8 ms.
+GIVE_BACK_EVERY_S: Final = 20.0
 _SAY_EVERY_S: Final = 60.0
 _FLOAT: Final = 4
 
@@ -76,6 +79,7 @@ class Governor:
     def __post_init__(self) -> None:
         self._state = State()
         self._look_again_at = self._say_at = 0.0
+        self._gave_back_at = self.clock()
         self._own: Use | None = None
         self._limit = (0, "")
         self._effect: tuple[float, int] | None = None
@@ -121,6 +125,10 @@ class Governor:
         for lever in self.levers:
             if lever.name in due:
                 lever.set(due[lever.name])
+        now = self.clock()
+        if now - self._gave_back_at >= GIVE_BACK_EVERY_S:
+            self._gave_back_at = now
+            give_back()
         self._pass_on()
 
     def _pass_on(self) -> None:
