@@ -175,13 +175,13 @@ def as_numpy(value: Any, where: str) -> NDArray[Any]:
             f"{where} is a masked array with values that do not count, which ttf would read as numbers.",
             hint="Fill them, or leave those rows out: array.filled(0), array[~array.mask.any(1)].",
         )
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
-            value = value.float()
     try:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+            if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
+                value = value.float()
         array = np.asarray(value)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise BadData(
             f"{where} cannot be read as one array of numbers: {error}",
             hint=(
@@ -191,19 +191,36 @@ def as_numpy(value: Any, where: str) -> NDArray[Any]:
         ) from error
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
+    if array.dtype.name == "bfloat16":  # the type that jax and ml_dtypes add to numpy
+        array = array.astype(np.float32)
     if array.dtype.kind == "O" and array.size and all(isinstance(v, str) for v in array.flat):
         array = array.astype(str)
     if array.dtype.kind not in "fiubU" or not array.ndim:
-        rows_of_vectors = array.dtype.kind == "O" and array.ndim == 1 and array.size
-        stack = rows_of_vectors and hasattr(array.flat[0], "__len__")
         raise BadData(
             f"{where} has the type {array.dtype} and the shape {array.shape}. It must be rows of "
             "numbers, or strings for ids.",
-            hint='If each row is a vector, as in a column of a frame: numpy.stack(df["vec"]).'
-            if stack
-            else "",
+            hint=_as_numbers(value, array),
+        )
+    if array.dtype == np.uint64 and array.size and array.max() > np.uint64(2**63 - 1):
+        raise BadData(
+            f"{where} contains numbers that are too large for int64, up to {array.max()}.",
+            hint="If these are ids, such as hashes, give them as text: ids.astype(str).",
         )
     return array
+
+
+def _as_numbers(value: Any, array: NDArray[Any]) -> str:
+    """How to make numbers of what was given; empty if nothing is known."""
+    if hasattr(value, "toarray"):
+        return "A sparse matrix must be made dense: matrix.toarray()."
+    if array.dtype.kind == "c":
+        return "Give real numbers, for example numpy.hstack([array.real, array.imag])."
+    if array.dtype.kind == "O" and array.ndim == 1 and array.size:
+        if hasattr(array.flat[0], "__len__"):
+            return 'If each row is a vector, as in a column of a frame: numpy.stack(df["vec"]).'
+    elif array.dtype.kind == "O" and array.ndim > 1:
+        return 'If all values are numbers: array.astype("float32"), or df.to_numpy("float32").'
+    return ""
 
 
 def _dtype(array: NDArray[Any]) -> DType:
