@@ -7,6 +7,7 @@ another number of threads or another arithmetic changes its results, or makes it
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -56,6 +57,17 @@ class TorchSettings:
 _lock = threading.Lock()
 _users = 0
 _callers: TorchSettings | None = None
+_forked = False
+
+
+def _in_child() -> None:
+    """A fork copies neither the threads of the parent nor what they were doing."""
+    global _lock, _users, _callers, _forked
+    _lock, _users, _callers, _forked = threading.Lock(), 0, None, True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 @contextlib.contextmanager
@@ -69,6 +81,9 @@ def borrowed_torch(apply: Callable[[], None]) -> Iterator[None]:
         _users += 1
     try:
         apply()
+        if _forked and torch.get_num_threads() > 1:
+            # The OpenMP of torch waits for ever for the threads that its parent had.
+            torch.set_num_threads(1)
         yield
     finally:
         with _lock:

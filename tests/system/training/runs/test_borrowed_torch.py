@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -124,3 +127,27 @@ def test_a_search_says_that_the_ids_of_its_bank_were_not_read(run: Path) -> None
     with ttf.load(run, bank=run.parent / "objects.npz") as model:
         assert model.search(np.ones((1, D), np.float32), k=1).ids_are == "rows of the bank"
         assert any("pickled Python objects" in note for note in model.notes)
+
+
+_FORKS = """
+import os, signal, torch
+from ttf.training.borrowed_torch import borrowed_torch
+rows = torch.ones(1000, 1000)
+with borrowed_torch(lambda: torch.set_num_threads(2)):
+    rows @ rows
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    with borrowed_torch(lambda: torch.set_num_threads(2)):
+        rows @ rows
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_model_that_worked_works_on_in_a_forked_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKS], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["0"]
