@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ttf.config import files, toml
 from ttf.config.values import DEEPEST, MOST_PROBLEMS, plain, shortened, too_deep
@@ -54,6 +54,8 @@ FLAGS: Mapping[str, str] = {
     "--core": "supervise.core",
 }
 
+# Keys outside any section. They have no flag: only --set, files and `sets` of Python set them.
+SECTIONLESS: Final = ("observers", "gates")
 # Flags that set a key to false; a flag that is not given (false itself) sets nothing.
 NEGATIONS: Mapping[str, str] = {"--no-remedies": "supervise.remedies"}
 
@@ -178,7 +180,7 @@ def _flag_layer(flags: Mapping[str, Any], problems: list[str]) -> Layer:
     layer = Layer()
     for name, value in flags.items():
         flag = f"--{name.lstrip('-').replace('_', '-')}"
-        key = name if "." in name else FLAGS.get(flag) or NEGATIONS.get(flag)
+        key = name if "." in name or name in SECTIONLESS else FLAGS.get(flag) or NEGATIONS.get(flag)
         origin = name if name.startswith("-") else f"{name}="
         if key is None:
             problems.append(f"{name}: no such option.{_option_meant(name, value)}")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ttf.config.resolve import FLAGS, Resolved, parse_value, resolve
-from ttf.config.schema import RunConfig
+from ttf.config.resolve import FLAGS, SECTIONLESS, Resolved, parse_value, resolve
+from ttf.config.schema import RunConfig, Section
 from ttf.errors import ConfigError
 
 
@@ -169,3 +169,15 @@ def test_options_set_beside_the_tower_flag_are_that_towers() -> None:
     resolved = resolve(sets=["tower.query.hidden=64"], flags={"--tower": "mlp"})
     assert resolved.config.tower.query.options() == {"hidden": 64}
     assert resolved.notes == ()
+
+
+def test_python_sets_the_keys_outside_any_section_too() -> None:
+    gates = [{"at": "epoch 1", "need": "recall@10 >= 0.1"}]
+    config = resolve(flags={"observers": ["jsonl"], "gates": gates}).config
+    assert config.observers == ("jsonl",)
+    assert [gate.need for gate in config.gates] == ["recall@10 >= 0.1"]
+
+
+def test_every_key_outside_any_section_is_known() -> None:
+    sections = {key for key, field in RunConfig().__dict__.items() if isinstance(field, Section)}
+    assert set(RunConfig.model_fields) - sections == set(SECTIONLESS)
