@@ -21,6 +21,7 @@ from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
 from ttf.host.plugins import open_store
 
 _AS_STORED: Final[dict[str, DType]] = {
+    np.dtype(np.longdouble).name: "float32",
     "float64": "float32",
     "float32": "float32",
     "float16": "float16",
@@ -124,10 +125,13 @@ def _widened(store: Streams, name: str) -> Rows:
         for block in raw.blocks:
             with np.errstate(over="ignore"):
                 fitted = block.astype(numpy_dtype(target), copy=False)
-            if raw.dtype.name == "float64":
+            if raw.dtype.kind == "f" and raw.dtype.itemsize > 4:
                 check_range(block, fitted, start, target, f"the array {name!r}")
             elif raw.dtype.name == "uint64" and (block > np.uint64(2**63 - 1)).any():
-                raise BadData(f"The array {name!r} contains numbers that are too large for int64.")
+                raise BadData(
+                    f"The array {name!r} contains numbers that are too large for int64.",
+                    hint="If these are ids, such as hashes, save them as text: ids.astype(str).",
+                )
             start += len(block)
             yield fitted
 
@@ -137,7 +141,7 @@ def _widened(store: Streams, name: str) -> Rows:
 def check_range(
     before: NDArray[Any], after: NDArray[Any], start: int, dtype: DType, where: str
 ) -> None:
-    """Raises BadData that names a row which no longer is finite."""
+    """Raises BadData that names a row which no longer is finite, or is zero and was not."""
     lost = np.isfinite(before) & ~np.isfinite(after)
     if lost.any():
         row = start + int(np.flatnonzero(lost.reshape(len(lost), -1).any(axis=1))[0])
@@ -147,6 +151,15 @@ def check_range(
             if dtype == "float16"
             else "Scale the vectors.",
         )
+    if before.ndim > 1:
+        flat, after = before.reshape(len(before), -1), after.reshape(len(after), -1)
+        zero = ~after.any(axis=1)
+        if zero.any() and flat[zero].any():
+            row = start + int(np.flatnonzero(zero & flat.any(axis=1))[0])
+            raise BadData(
+                f"{where}: all values of row {row} are too small for {dtype}: they would become 0.",
+                hint="Scale the vectors.",
+            )
 
 
 @dataclass(frozen=True)

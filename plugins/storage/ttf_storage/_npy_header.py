@@ -96,10 +96,33 @@ def check_numbers(header: NpyHeader, where: str) -> None:
         raise BadData(
             f"{where} contains pickled Python objects. ttf does not load them, because loading "
             "could execute code.",
-            hint="Save the array as numbers: numpy.asarray(rows, dtype='float32').",
+            hint="Save vectors as numbers: numpy.stack(rows).astype('float32'); and ids as text: "
+            "numpy.asarray(ids, dtype=str).",
         )
     if header.dtype.kind not in "fiub":
-        raise BadData(f"{where} has the type {header.dtype}, but it must contain numbers.")
+        raise BadData(
+            f"{where} has the type {header.dtype}, but it must contain numbers.",
+            hint=_as_numbers(header.dtype),
+        )
+
+
+def _as_numbers(dtype: np.dtype[Any]) -> str:
+    """What to save instead; empty if nothing is known."""
+    if dtype.names:
+        return (
+            f"Save one field as an array of its own: array[{dtype.names[0]!r}]. If each field is a "
+            "column: numpy.lib.recfunctions.structured_to_unstructured(array)."
+        )
+    if dtype == np.dtype("V2"):  # numpy forgets the name when it saves the type of ml_dtypes
+        return (
+            "If it is bfloat16, as jax and ml_dtypes have it, save it as float32: "
+            "array.view(ml_dtypes.bfloat16).astype('float32')."
+        )
+    if dtype.kind == "c":
+        return "Save real numbers, for example numpy.hstack([array.real, array.imag])."
+    if dtype.kind in "mM":
+        return "If these are ids, save them as text: numpy.asarray(ids, dtype=str)."
+    return ""
 
 
 def read_as(header: NpyHeader, marker: str | None, where: str, convert: str) -> DType:

@@ -11,6 +11,7 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
+from ttf.data.convert import convert
 from ttf.data.inspect import inspect
 from ttf.errors import BadData
 from ttf.host.plugins import open_store
@@ -122,3 +123,41 @@ def test_a_large_array_in_fortran_order_is_refused_with_the_way_out(
 def test_types_without_a_near_one_are_refused(array: NDArray[Any], tmp_path: Path) -> None:
     with pytest.raises(BadData, match="must be|must contain numbers"):
         open_store(npz(tmp_path / "x", array)).source("vectors")
+
+
+@pytest.mark.parametrize(
+    ("array", "hint"),
+    [
+        (np.zeros((2, 3), "V2"), "ml_dtypes.bfloat16"),
+        (np.zeros(2, [("id", "i8"), ("v", "f4", (3,))]), "array['id']"),
+        (np.zeros((2, 3), np.complex64), "array.real"),
+        (np.zeros(2, "M8[s]"), "numpy.asarray(ids, dtype=str)"),
+    ],
+)
+def test_what_is_not_numbers_is_refused_with_what_to_save(
+    array: NDArray[Any], hint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadData, match="must contain numbers") as refused:
+        open_store(npz(tmp_path / "x", array)).source("vectors")
+    assert hint in refused.value.hint
+
+
+def test_the_hint_for_pickled_vectors_works_on_them(tmp_path: Path) -> None:
+    rows = np.empty(2, dtype=object)
+    rows[:] = [np.ones(3), np.zeros(3)]
+    with pytest.raises(BadData, match="pickled") as refused:
+        open_store(npz(tmp_path / "x", rows)).source("vectors")
+    assert "numpy.stack(rows).astype('float32')" in refused.value.hint
+    assert np.stack(rows).astype("float32").shape == (2, 3)
+
+
+def test_long_doubles_are_converted_as_the_refusal_proposes(tmp_path: Path) -> None:
+    convert(npz(tmp_path / "x", WIDE.astype(np.longdouble)), str(tmp_path / "out.npz"))
+    with np.load(tmp_path / "out.npz") as out:
+        assert np.array_equal(out["vectors"], WIDE.astype(np.float32))
+
+
+def test_a_row_that_would_become_zero_is_not_converted(tmp_path: Path) -> None:
+    small = np.array([[1e-200, 1.0], [1e-200, 0.0], [0.0, 0.0]])
+    with pytest.raises(BadData, match="all values of row 1 are too small for float32"):
+        convert(npz(tmp_path / "x", small), str(tmp_path / "out.npz"))
