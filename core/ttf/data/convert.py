@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType, Progress, Store
+from ttf.data.foreign_content import foreign_content, is_sparse
 from ttf.data.text_arrays import Text, put_text, text_of
 from ttf.data.vectors import FLOATS, from_float32, numpy_dtype, to_float32
 from ttf.data.writing import array_bytes, block_rows, writing
@@ -234,10 +235,15 @@ def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], dict[str, s
             raise ArrayMissing(f"{store.uri}: there is no array {name!r}.{suggestion(name, known)}")
     if wanted:
         return list(wanted), {}
+    if is_sparse(store):
+        raise BadData(
+            f"{store.uri} holds a sparse matrix, whose rows ttf cannot read.",
+            hint=foreign_content(store),
+        )
     single = [n for n in known if store.describe(n).get("shape") == []]
     names = [n for n in known if n not in single]
     if not names:
-        raise BadData(f"{store.uri} contains no arrays.")
+        raise BadData(f"{store.uri} contains no arrays.", hint=foreign_content(store))
     return names, {
         n: f"{n!r} was not converted: it is a single value and has no rows." for n in single
     }

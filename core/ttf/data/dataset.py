@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
+from ttf.data.foreign_content import foreign_content
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.sources import StackedRows, VectorRef
@@ -42,6 +43,9 @@ def vectors_of(store: Store, names: dict[str, str]) -> VectorSource:
 
 def _where_vectors_are(store: Store, present: Sequence[str]) -> str:
     """Proposes the one array that can be vectors, if it is one."""
+    foreign = foreign_content(store)
+    if foreign:
+        return foreign
     shapes = {name: store.describe(name).get("shape") for name in present}
     flat = [name for name, shape in shapes.items() if shape and len(shape) == 2]
     name = flat[0] if len(flat) == 1 else "embeddings"

@@ -18,6 +18,7 @@ from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
 from ttf.data.dataset import need_floats, queries_of
+from ttf.data.foreign_content import foreign_content, is_sparse
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import KINDS, SPLITS, NamedArrays
 from ttf.data.text_arrays import stored_kind, text_of
@@ -87,8 +88,6 @@ def verify(uri: str, *, storage: str = "auto", missing: str = "refuse") -> Inspe
         found = list(store.verify())
         seen = _inspect(store, full=not found)
         seen.problems = list(dict.fromkeys([*found, *seen.problems]))
-        if not seen.arrays and not seen.problems:
-            seen.problems = [f"{uri} contains no arrays."]
         store.check_unchanged()
         return seen
     finally:
@@ -99,6 +98,12 @@ def _inspect(store: Store, full: bool) -> Inspection:
     seen = Inspection(store.uri, store.container, [], [], [])
     for name in store.names():
         seen.arrays.append(_array(store, name, full, seen))
+    if not seen.arrays:
+        seen.note(BadData(f"{store.uri} contains no arrays.", hint=foreign_content(store)))
+    elif is_sparse(store):
+        problem = f"{store.uri} holds a sparse matrix, whose rows ttf cannot read."
+        seen.problems, seen.hints = [problem], [foreign_content(store)]
+        return seen
     seen.problems += _shape_problems({a.name: a for a in seen.arrays})
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):
@@ -117,6 +122,8 @@ def _array(store: Store, name: str, full: bool, seen: Inspection) -> ArrayFacts:
         dtype=about.get("dtype"),
         **{key: about[key] for key in ("stored", "mappable", "aligned", "bytes")},
     )
+    if facts.shape == [] and stored_kind(store, name) in ("U", "S"):
+        return facts  # a remark of the program that wrote the file
     if text_of(store, name) is not None:
         facts.rows_seen = facts.shape[0] if facts.shape else 0
         return facts

@@ -42,10 +42,11 @@ def explained(where: str) -> Iterator[None]:
 
 @contextmanager
 def metadata_of(where: str) -> Iterator[None]:
-    """`explained`, without zarr's warning about types that others may not know: it is for those who
-    write them."""
+    """`explained`, without zarr's warnings about types and codecs that others may not know: they are
+    for those who write them."""
     with explained(where), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The data type", FutureWarning)
+        warnings.filterwarnings("ignore", "Numcodecs codecs are not", UserWarning)
         yield
 
 
