@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ttf.config.declare import Section
 from ttf.config.resolve import FLAGS, SECTIONLESS, Resolved, parse_value, resolve
-from ttf.config.schema import RunConfig, Section
+from ttf.config.schema import RunConfig
 from ttf.errors import ConfigError
 
 

@@ -143,12 +143,12 @@ def test_what_is_not_numbers_is_refused_with_what_to_save(
 
 
 def test_the_hint_for_pickled_vectors_works_on_them(tmp_path: Path) -> None:
-    rows = np.empty(2, dtype=object)
+    rows: NDArray[Any] = np.empty(2, dtype=object)
     rows[:] = [np.ones(3), np.zeros(3)]
     with pytest.raises(BadData, match="pickled") as refused:
         open_store(npz(tmp_path / "x", rows)).source("vectors")
     assert "numpy.stack(rows).astype('float32')" in refused.value.hint
-    assert np.stack(rows).astype("float32").shape == (2, 3)
+    assert np.stack(list(rows)).astype("float32").shape == (2, 3)
 
 
 def test_long_doubles_are_converted_as_the_refusal_proposes(tmp_path: Path) -> None:
