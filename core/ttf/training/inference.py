@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -102,14 +102,11 @@ class Model:
             bank = "its bank is not there"
         return f"Model({towers.query.name} -> {towers.doc.name}, {bank})"
 
-    def open_tables(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """The trained rows of this run, if its towers have some."""
-        if not facts:
-            return
-        first = next(iter(facts.values()))
-        tables = Tables(self.towers, first["rows"], first["dim"], 0)
-        tables.open_newest(self._folder.path, facts)
+    def open_tables(self, document: object) -> None:
+        """The trained rows of this run, if its towers want some; `document`: `tables` of the model."""
+        tables = Tables(self.towers, 0, 0, 0)
         self._to_close.callback(tables.close)
+        tables.open_newest(self._folder.path, document)
 
     @property
     def notes(self) -> list[str]:

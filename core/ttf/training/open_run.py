@@ -73,7 +73,7 @@ def _opened(
     opening = Opening(other, seed=seed, own_pairs=data.pairs, on_open=own_files.opened)
     model = Model(config, opening, towers, shape, policy, folder)
     model.changed_files = own_files.changed
-    model.open_tables(facts.get("tables", {}))
+    model.open_tables(facts.get("tables"))
     try:
         # What is wrong with the bank is said early; the run's own may be gone, if nobody needs it.
         with contextlib.suppress(*([] if bank else [DataMissing])):

@@ -17,16 +17,30 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.data.embedding.hot_rows import ROW_BYTES
+from ttf.data.embedding.stored_rows import FACTS
 from ttf.data.embedding.table import EmbeddingTable
 from ttf.data.embedding.tower_rows import TableRows, TableTower
 from ttf.data.items import numbers_in
 from ttf.data.loader import Needed
-from ttf.errors import ConfigError
+from ttf.errors import ArtifactDamaged, ConfigError
+from ttf.rundir.confined import refuse_foreign_entries
+from ttf.rundir.documents import MODEL_CONFIG
+from ttf.rundir.typed_json import dataclass_from
 from ttf.training.towers import TwoTower
 
 FOLDER: Final = "tables"
 _MOST_VERSIONS: Final = 5  # Of checkpoints; a table keeps six.
 _MOST_AHEAD: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What the model of a run says of a table."""
+
+    rows: int
+    dim: int
+    seed: int
+    version: int
 
 
 @dataclass(kw_only=True)
@@ -53,6 +67,32 @@ class _Open:
             place = torch.searchsorted(torch.from_numpy(self.ids), flat)
             found = self.leaf.index_select(0, place.to(x.device))
         return found.view(*numbers.shape, -1)
+
+
+def _place(run: Path, name: str) -> Path:
+    """The folder of a table. Raises EntryRefused: a link there would lead what is written elsewhere."""
+    refuse_foreign_entries(run, [FOLDER, f"{FOLDER}/{name}"])
+    return run / FOLDER / name
+
+
+def _facts_of(name: str, document: object) -> _Facts:
+    found = document.get(name) if isinstance(document, Mapping) else None
+    try:
+        return dataclass_from(_Facts, found)
+    except (TypeError, LookupError, ValueError) as error:
+        raise ArtifactDamaged(
+            f"{MODEL_CONFIG} does not describe the table {name!r} of the model ({error})."
+        ) from None
+
+
+def _kept(table: Path) -> Path:
+    """Raises ArtifactDamaged if it is not there: a new one would have other rows."""
+    if not (table / FACTS).exists():
+        raise ArtifactDamaged(
+            f"The trained rows of this model are missing: {table}.",
+            hint=f"Copy the folder {FOLDER!r} of the run to its place beside model/.",
+        )
+    return table
 
 
 class Tables:
@@ -101,7 +141,7 @@ class Tables:
         for name, sides in self._wishes.items():
             wish = next(iter(sides.values()))
             table = EmbeddingTable(
-                folder / FOLDER / name,
+                _place(folder, name),
                 rows=self._rows,
                 dim=self._dim,
                 budget=self.budget_bytes // len(self._wishes),
@@ -116,17 +156,18 @@ class Tables:
             self._synced[step] = dict(versions)
             self._durable = [step]
 
-    def open_newest(self, folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
-        """For a model of a run that is not training: reads only."""
+    def open_newest(self, folder: Path, document: object) -> None:
+        """For a model of a run that is not training. `document`: what `facts` returned, of a run that
+        may be anybody's. Raises ArtifactDamaged."""
         for name, sides in self._wishes.items():
             wish = next(iter(sides.values()))
-            facts = tables[name]
+            facts = _facts_of(name, document)
             table = EmbeddingTable(
-                folder / FOLDER / name,
-                rows=facts["rows"],
-                dim=facts["dim"],
+                _kept(_place(folder, name)),
+                rows=facts.rows,
+                dim=facts.dim,
                 optimizer=wish.optimizer,
-                seed=facts["seed"],
+                seed=facts.seed,
                 zeros=wish.zeros,
             )
             self._attach(name, wish, table)

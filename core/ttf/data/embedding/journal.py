@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ class Segment:
     def committed(cls, folder: Path, number: int, units: int) -> Segment:
         """Raises ArtifactDamaged if the file is not what was committed, OSError."""
         segment = cls(folder, number, units)
-        facts = read_json(segment.manifest, folder.parent)
+        facts, blocks = _facts_of(segment.manifest, folder.parent)
         with open_inside(segment.path, folder.parent) as file:
             segment._fd = os.dup(file.fileno())
         size = os.fstat(segment._fd).st_size
@@ -85,7 +85,7 @@ class Segment:
                 f"{segment.path} has {size:,} bytes; its manifest says segment, units and bytes are "
                 f"{wanted}."
             )
-        segment.size, segment.blocks = size, int(facts["blocks"])
+        segment.size, segment.blocks = size, blocks
         return segment
 
     # --- writing --------------------------------------------------------------------------------
@@ -171,7 +171,8 @@ class Segment:
                 zlib.crc32(header[: _HEADER.size - 4]),
             )
             end = at + UNIT + count * (8 + units * UNIT)
-            if (magic, number, which, units, crc) == wanted and end <= self.size + UNIT:
+            fits = count <= _AT_ONCE and end <= self.size + UNIT
+            if (magic, number, which, units, crc) == wanted and fits:
                 return int(count)
         raise ArtifactDamaged(f"{self.path} has no intact block at byte {at:,}.")
 
@@ -187,6 +188,15 @@ class Segment:
         self.close()
         remove_if_there(self.manifest, self._folder.parent, AREA)
         remove_if_there(self.path, self._folder.parent, AREA)
+
+
+def _facts_of(manifest: Path, table: Path) -> tuple[dict[str, Any], int]:
+    """The manifest of a segment, and how many blocks it has. Raises ArtifactDamaged, OSError."""
+    facts = read_json(manifest, table)
+    blocks = facts.get("blocks") if isinstance(facts, dict) else None
+    if not isinstance(blocks, int):
+        raise ArtifactDamaged(f"{manifest} is damaged: it does not describe a segment.")
+    return facts, blocks
 
 
 def committed_numbers(folder: Path, after: int) -> list[int]:

@@ -24,7 +24,7 @@ from ttf.data.embedding.journal import AREA, SYNC_BYTES, Segment, committed_numb
 from ttf.data.embedding.positions import Reader
 from ttf.data.embedding.records import UNIT, Layout, Records
 from ttf.errors import ArtifactDamaged, ConfigError, FolderInUse, storage_error
-from ttf.rundir.confined import names_in, read_json
+from ttf.rundir.confined import names_in, read_json, refuse_foreign
 from ttf.rundir.durable import (
     TEMP_PREFIX,
     PlacedFile,
@@ -68,6 +68,7 @@ class StoredRows:
         self._lock = FileLock(path / _LOCK)
         try:
             path.mkdir(parents=True, exist_ok=True)
+            refuse_foreign(path, (_LOCK, FACTS, _BASE), (_JOURNAL,))
             self._take_lock()
             self._open_or_make(at_version)
         except OSError as error:

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from ttf.errors import ConfigError
+from ttf.rundir.confined import is_plain_name
+
 if TYPE_CHECKING:
     import torch
 
@@ -21,6 +24,14 @@ class TableRows:
     """At the peak of the run's schedule; it falls as the run's own."""
     zeros: bool = False
     """New rows are zero, not random."""
+
+    def __post_init__(self) -> None:
+        # It is the name of a folder, and may come from a run that was received.
+        if not is_plain_name(self.name):
+            raise ConfigError(
+                f"{self.name!r} cannot be the name of a table: it is the name of a folder of the run.",
+                hint="Use letters, digits and underscores.",
+            )
 
 
 @runtime_checkable

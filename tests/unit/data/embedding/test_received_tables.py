@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -104,3 +105,34 @@ def test_a_process_that_died_while_it_made_the_table_leaves_one_that_opens(tmp_p
         opened.update(_SOME, torch.full((5, DIM), 3.0))
     with open_table(table) as opened:
         assert torch.equal(opened.get(_SOME), torch.full((5, DIM), 3.0))
+
+
+@pytest.mark.parametrize("name", ["rows.bin", ".lock"])
+def test_a_table_whose_file_is_a_link_is_refused_and_nothing_is_written_there(
+    tmp_path: Path, name: str
+) -> None:
+    table = _written(tmp_path / "table")
+    mine = tmp_path / "mine"
+    mine.write_bytes((table / name).read_bytes())
+    (table / name).unlink()
+    (table / name).symlink_to(mine)
+    before = mine.read_bytes(), mine.stat().st_mtime_ns
+    with pytest.raises(EntryRefused, match="symbolic link"):
+        open_table(table)
+    assert (mine.read_bytes(), mine.stat().st_mtime_ns) == before
+
+
+@pytest.mark.parametrize("facts", ['{"blocks": null}', '{"blocks": "1"}', "[]", "7"])
+def test_a_segment_whose_manifest_says_something_else_is_refused(
+    tmp_path: Path, facts: str
+) -> None:
+    table = open_table(tmp_path)
+    table.update(_SOME, torch.full((5, DIM), 3.0))
+    table.sync(keep=True)
+    table.abandon()
+    (manifest,) = (tmp_path / "journal").glob("*.json")
+    found = json.loads(manifest.read_text())
+    changed = json.loads(facts)
+    manifest.write_text(json.dumps({**found, **changed} if isinstance(changed, dict) else changed))
+    with pytest.raises(ArtifactDamaged, match="does not describe a segment"):
+        open_table(tmp_path)
