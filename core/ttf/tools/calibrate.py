@@ -106,7 +106,7 @@ def _other_bank(subject: Subject, run_dir: Path, reporter: Reporter) -> Calibrat
     facts = calibration_facts(model, weights)
     if facts and not facts.get("on"):
         return facts
-    queries = stored.queries_of(model, weights)
+    queries = stored.queries_of(model, weights, subject.model.width)
     if "a" not in facts or queries is None:
         raise ConfigError(
             f"The model of {run_dir} is not calibrated yet, so ttf has no training queries to "

@@ -143,12 +143,13 @@ class Model:
     def calibration(self) -> BankCalibration | None:
         """For this bank; None: scores are not corrected."""
         weights, model = _facts(self._folder).get("weights_sha256"), self._folder.model
-        found = bank_of(model, bank_key(self.bank.bank), weights)
+        bank = self.bank.bank
+        found = bank_of(model, bank_key(bank), weights, bank.shape[0])
         if found is None and calibration_facts(model, weights).get("on"):
-            bank = quoted(self.config.data.bank or "FILE")
+            given = quoted(self.config.data.bank or "FILE")
             self._notes.append(
                 "The model is calibrated, but not for this bank, so its scores are not corrected. "
-                f"To calibrate it: ttf calibrate {quoted(self._folder.path)} --bank {bank}"
+                f"To calibrate it: ttf calibrate {quoted(self._folder.path)} --bank {given}"
             )
         return found
 

@@ -128,6 +128,11 @@ class TwoTower(nn.Module):
         return nn.functional.normalize(vectors, dim=-1) if self.unit else vectors
 
     @property
+    def width(self) -> int:
+        """Of the vectors that are compared."""
+        return int(cast("Any", self.query).out_dim)
+
+    @property
     def documents_as_stored(self) -> bool:
         """Document vectors are rows of the bank: nothing is encoded, nothing becomes stale."""
         return bool(cast("Any", self.doc).identity)

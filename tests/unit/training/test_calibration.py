@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +14,19 @@ from numpy.typing import NDArray
 from tests.kit.small_training import World, open_small
 
 from ttf.errors import ArtifactDamaged
+from ttf.rundir.verified_folders import with_own_digest
 from ttf.training.calibration.choose import GRID, choose
 from ttf.training.calibration.hubness import by_positive
 from ttf.training.calibration.ranks import Ranked, ranks_by_factor
 from ttf.training.calibration.sample import MOST_RANKED, draw_documents, draw_pairs
-from ttf.training.calibration.stored import BankCalibration, bank_of, save_bank
+from ttf.training.calibration.stored import (
+    BankCalibration,
+    SampledQueries,
+    bank_of,
+    queries_of,
+    save_bank,
+    save_queries,
+)
 from ttf.training.calibration.work import AREA, WORK, Work
 
 RNG = np.random.default_rng(0)
@@ -86,13 +97,66 @@ def test_a_gain_far_down_that_costs_the_top_is_none() -> None:
 def test_a_strength_that_was_changed_in_the_file_is_refused(tmp_path: Path) -> None:
     found = BankCalibration(a=0.5, hubness=np.arange(3, dtype=np.float32))
     save_bank(tmp_path, "bank", "weights", found)
-    read = bank_of(tmp_path, "bank", "weights")
+    read = bank_of(tmp_path, "bank", "weights", 3)
     assert read is not None
     assert read.a == 0.5
     path = tmp_path / AREA / "bank" / "manifest.json"
     path.write_text(path.read_text().replace('"a": 0.5', '"a": 5.0'))
     with pytest.raises(ArtifactDamaged, match=r"manifest\.json does not match its own SHA-256"):
-        bank_of(tmp_path, "bank", "weights")
+        bank_of(tmp_path, "bank", "weights", 3)
+
+
+def _sealed(folder: Path, changed: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """As somebody who knows the format changes a calibration."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["document_sha256"]
+    for name, array in arrays.items():
+        np.save(folder / name, array)
+        manifest["sha256"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(with_own_digest({**manifest, **changed})))
+
+
+@pytest.mark.parametrize(
+    ("changed", "hubness", "problem"),
+    [
+        ({"a": {"b": 1}}, None, "a is no number"),
+        ({"sha256": {}}, None, "KeyError"),
+        ({}, np.zeros(2, np.float32), "has 2 documents instead of 3"),
+        ({}, np.zeros((3, 1), np.float32), "another type or shape"),
+        ({}, np.array(["x", "y", "z"]), "another type or shape"),
+        ({}, np.array([0, np.nan, 1], np.float32), "not finite"),
+    ],
+    ids=["strength", "no file", "rows", "dimensions", "type", "nan"],
+)
+def test_a_received_calibration_of_a_bank_is_checked_before_it_is_used(
+    tmp_path: Path, changed: dict[str, Any], hubness: NDArray[Any] | None, problem: str
+) -> None:
+    found = BankCalibration(a=0.5, hubness=np.arange(3, dtype=np.float32))
+    save_bank(tmp_path, "bank", "weights", found)
+    arrays = {} if hubness is None else {"hubness.npy": hubness}
+    _sealed(tmp_path / AREA / "bank", changed, arrays)
+    with pytest.raises(ArtifactDamaged, match=problem):
+        bank_of(tmp_path, "bank", "weights", 3)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "problem"),
+    [
+        (np.zeros((3, 5), np.float32), "5 values instead of 4"),
+        (np.zeros((2, 4), np.float32), "differ in length"),
+    ],
+)
+def test_received_queries_of_another_shape_are_refused(
+    tmp_path: Path, vectors: NDArray[Any], problem: str
+) -> None:
+    whole = SampledQueries(
+        vectors=np.zeros((3, 4), np.float32), positives=np.zeros((3, 1), np.uint64)
+    )
+    save_queries(tmp_path, "weights", whole)
+    assert queries_of(tmp_path, "weights", 4) is not None
+    _sealed(tmp_path / AREA / "queries", {}, {"vectors.npy": vectors})
+    with pytest.raises(ArtifactDamaged, match=problem):
+        queries_of(tmp_path, "weights", 4)
 
 
 def test_a_part_that_does_not_read_back_is_none(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from ttf.rundir.confined import (
     read_json,
     read_named,
     refuse_foreign,
+    refuse_foreign_entries,
 )
 from ttf.rundir.new_folder import refuse_taken
 from ttf.rundir.removing import remove, remove_if_there
@@ -78,6 +79,7 @@ class Study(ABC, Generic[SetupT, RunT]):
     JOURNAL: ClassVar[str]
     RUN_NOUN: ClassVar[str]  # the name of a run in messages
     PAGES: ClassVar[tuple[str, ...]] = ()  # files for people, beside journal and result
+    FOLDERS: ClassVar[tuple[str, ...]] = ("runs",)  # that runs are written to
 
     folder: Path
     setup: SetupT
@@ -168,6 +170,8 @@ class Study(ABC, Generic[SetupT, RunT]):
         """The current state, also while another process continues the study. Not for writing."""
         try:
             settings = read_json(folder / SETTINGS, folder)
+            # A link there would lead everything that reads, writes and removes in a run elsewhere.
+            refuse_foreign_entries(folder, cls.FOLDERS)
             return cls.restored(folder, settings, list(cls._lines(folder)))
         except (OSError, LookupError, TypeError, ValueError) as error:
             why = "" if isinstance(error, OSError) else f" ({type(error).__name__}: {error})"
@@ -319,7 +323,8 @@ def sha256_of(path: Path) -> str:
     try:
         return hashlib.sha256(read_named(path, MOST_CONFIG_BYTES)).hexdigest()
     except (OSError, ArtifactDamaged, ValueError) as error:  # ValueError: a null byte in the path
-        reason = error.strerror if isinstance(error, OSError) else error
+        said = str(error).removeprefix(f"{path} ").rstrip(".")
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else said
         raise ConfigError(
             f"Could not read {path}: {reason}.",
             hint="Give a run.toml, or the folder of a run.",

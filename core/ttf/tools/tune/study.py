@@ -59,6 +59,7 @@ class TuneStudy(Study[TuneSetup, TuneTrial]):
     COMMAND = "tune"
     JOURNAL = "trials.jsonl"
     PAGES = ("best", "best.toml", "clock.json", "report.html")
+    FOLDERS = ("runs", "best")
     RUN_NOUN = "trial"
 
     def settings(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Final
 from ttf.errors import ArtifactDamaged, ConfigError
 from ttf.rundir import durable
 from ttf.rundir.confined import read_json
+from ttf.rundir.typed_json import is_number
 from ttf.text.numbers import duration
 from ttf.tools.tune.setup import TuneSetup
 from ttf.tools.tune.trial import TuneTrial, best_of
@@ -41,7 +42,8 @@ class Clock:
         self._before_s = 0.0
         self._saved_s = 0.0
         with contextlib.suppress(FileNotFoundError, ArtifactDamaged, LookupError, TypeError):
-            self._before_s = max(0.0, float(read_json(folder / CLOCK, folder)["used_s"]))
+            used_s = read_json(folder / CLOCK, folder)["used_s"]
+            self._before_s = max(0.0, float(used_s)) if is_number(used_s) else 0.0
 
     @property
     def used_s(self) -> float:

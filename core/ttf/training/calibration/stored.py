@@ -9,7 +9,7 @@ replaces all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from ttf.rundir.calibration_facts import CALIBRATION, CalibrationFacts
 from ttf.rundir.confined import open_inside, read_json
 from ttf.rundir.durable import json_bytes, write_json, write_new
 from ttf.rundir.removing import folder_written_whole
+from ttf.rundir.typed_json import is_number
 from ttf.rundir.verified_folders import (
     MANIFEST,
     file_problem,
@@ -36,6 +37,14 @@ from ttf.training.calibration.work import AREA
 FORMAT: Final = 1
 _QUERIES: Final = "queries"
 _HUBNESS: Final = "hubness.npy"
+_VECTORS: Final = "vectors.npy"
+_POSITIVES: Final = "positives.npy"
+# The type and the dimensions of each array.
+_KINDS: Final[Mapping[str, tuple[type[np.generic], int]]] = {
+    _HUBNESS: (np.float32, 1),
+    _VECTORS: (np.float32, 2),
+    _POSITIVES: (np.uint64, 2),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,26 +84,41 @@ def save_bank(model: Path, bank: str, weights: str, found: BankCalibration) -> N
 
 def save_queries(model: Path, weights: str, queries: SampledQueries) -> None:
     arrays: dict[str, NDArray[Any]] = {
-        "vectors.npy": queries.vectors,
-        "positives.npy": queries.positives,
+        _VECTORS: queries.vectors,
+        _POSITIVES: queries.positives,
     }
     _save(model / AREA / _QUERIES, {"weights_sha256": weights}, arrays)
 
 
-def bank_of(model: Path, bank: str, weights: str | None) -> BankCalibration | None:
-    """The calibration for a bank; None if there is none with these weights. Raises
+def bank_of(model: Path, bank: str, weights: str | None, rows: int) -> BankCalibration | None:
+    """The calibration for a bank of so many rows; None if there is none with these weights. Raises
     ArtifactDamaged."""
-    manifest, arrays = _load(model, bank, weights)
-    if not manifest:
+    found = _load(model, bank, weights, (_HUBNESS,), "a")
+    if found is None:
         return None
-    return BankCalibration(a=float(manifest["a"]), hubness=arrays[_HUBNESS])
+    a, (hubness,) = found
+    if len(hubness) != rows:
+        raise ArtifactDamaged(
+            f"The calibration {model / AREA / bank} is damaged: it has {len(hubness):,} documents "
+            f"instead of {rows:,}.",
+            hint=_again(model),
+        )
+    return BankCalibration(a=a, hubness=hubness)
 
 
-def queries_of(model: Path, weights: str | None) -> SampledQueries | None:
-    manifest, arrays = _load(model, _QUERIES, weights)
-    if not manifest:
+def queries_of(model: Path, weights: str | None, width: int) -> SampledQueries | None:
+    """Raises ArtifactDamaged, also if they are not of this width."""
+    found = _load(model, _QUERIES, weights, (_VECTORS, _POSITIVES))
+    if found is None:
         return None
-    return SampledQueries(vectors=arrays["vectors.npy"], positives=arrays["positives.npy"])
+    _, (vectors, positives) = found
+    if vectors.shape[1] != width:
+        raise ArtifactDamaged(
+            f"The calibration {model / AREA / _QUERIES} is damaged: its vectors have "
+            f"{vectors.shape[1]:,} values instead of {width:,}.",
+            hint=_again(model),
+        )
+    return SampledQueries(vectors=vectors, positives=positives)
 
 
 def _save(folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -110,29 +134,50 @@ def _save(folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[A
 
 
 def _load(
-    model: Path, name: str, weights: str | None
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    model: Path, name: str, weights: str | None, files: Sequence[str], number: str = ""
+) -> tuple[float, list[NDArray[Any]]] | None:
+    """A number of the manifest, if asked for, and the arrays, which have as many rows."""
     folder, run = model / AREA / name, model.parent
-    hint = f"Delete {model / AREA} and {model / CALIBRATION}, then calibrate again: ttf calibrate"
+    hint = _again(model)
     try:
         manifest = dict(read_json(folder / MANIFEST, run))
         if not matches_own_digest(manifest):
             raise ValueError(f"{MANIFEST} does not match its own SHA-256")
         if manifest["weights_sha256"] != weights:
-            return {}, {}
-        arrays = {}
-        for file, digest in manifest["sha256"].items():
-            problem = file_problem(folder / file, run, digest)
+            return None
+        value = manifest[number] if number else 0.0
+        if not is_number(value):
+            raise ValueError(f"{number} is no number")
+        arrays = []
+        for file in files:
+            problem = file_problem(folder / file, run, manifest["sha256"][file])
             if problem:
                 raise ArtifactDamaged(
                     f"The calibration {folder} is damaged: {file} {problem}.", hint=hint
                 )
-            with open_inside(folder / file, run) as opened:
-                arrays[file] = np.load(opened, allow_pickle=False)
+            arrays.append(_array(folder / file, run))
+        if len({len(array) for array in arrays}) > 1:
+            raise ValueError("its arrays differ in length")
     except FileNotFoundError:
-        return {}, {}
-    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return None
+    # MemoryError: a header can claim any size.
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, MemoryError) as error:
         raise ArtifactDamaged(
             f"The calibration {folder} is damaged ({type(error).__name__}: {error}).", hint=hint
         ) from error
-    return manifest, arrays
+    return float(value), arrays
+
+
+def _array(path: Path, run: Path) -> NDArray[Any]:
+    with open_inside(path, run) as file:
+        array: NDArray[Any] = np.load(file, allow_pickle=False)
+    kind, dimensions = _KINDS[path.name]
+    if array.dtype != kind or array.ndim != dimensions:
+        raise ValueError(f"{path.name} has another type or shape")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{path.name} has a number that is not finite")
+    return array
+
+
+def _again(model: Path) -> str:
+    return f"Delete {model / AREA} and {model / CALIBRATION}, then calibrate again: ttf calibrate"

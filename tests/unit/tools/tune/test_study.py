@@ -14,7 +14,7 @@ import pytest
 from tests.kit.tuned_by_hand import history, setup, trial
 
 from ttf.config.resolve import resolve
-from ttf.errors import DataMissing
+from ttf.errors import DataMissing, EntryRefused
 from ttf.tools.tune import facts, finish, settings, space, time_left, words
 from ttf.tools.tune.last_run import write_best
 from ttf.tools.tune.page import _charts
@@ -151,3 +151,16 @@ def test_a_page_of_a_study_without_a_trial_says_so(tmp_path: Path) -> None:
 def test_the_examples_are_right(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted and not found.failed
+
+
+@pytest.mark.parametrize("name", ["best", "runs"])
+def test_a_folder_of_runs_that_is_a_link_is_refused_and_nothing_is_written_there(
+    study: TuneStudy, tmp_path: Path, name: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (study.folder / name).symlink_to(elsewhere)
+    for take in (TuneStudy.read, TuneStudy.open):
+        with pytest.raises(EntryRefused, match="symbolic link"):
+            take(study.folder)
+    assert not any(elsewhere.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,3 +74,9 @@ def test_a_study_that_goes_on_has_the_time_that_is_left(
     assert Clock(tmp_path, now).used_s == 45.5
     (tmp_path / "clock.json").write_text("{torn")
     assert Clock(tmp_path, now).used_s == 0.0
+
+
+@pytest.mark.parametrize("used", ['"x"', "null", "[]", "1e999", "true"])
+def test_a_clock_of_somebody_else_begins_at_zero(tmp_path: Path, used: str) -> None:
+    (tmp_path / "clock.json").write_text(f'{{"used_s": {used}}}')
+    assert Clock(tmp_path, time.monotonic()).used_s < 60
