@@ -7,6 +7,7 @@ of the batch that it makes, and each batch that waits lies in shared memory.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -134,22 +135,29 @@ def _victim(loader: Loader, limit: Limit) -> str:
 
 
 def _remedy(loader: Loader, limit: Limit) -> str:
-    fitting = [change for change in _smaller(loader) if total(change[1]) <= TIGHT * limit.bytes]
-    if not fitting:
+    most = TIGHT * limit.bytes
+    fitting = next((c for c in _smaller(loader, most) if total(c[1]) <= most), None)
+    if fitting is None:
         return (
             "No number of workers makes this fit: map the data (np.load(..., mmap_mode='r') of .npy "
             "files) instead of holding it, or make the caches and the batch smaller."
         )
-    what, smaller = fitting[0]
+    what, smaller = fitting
     return f"With {what} it is predicted to hold {size(total(smaller))}."
 
 
-def _smaller(loader: Loader) -> Iterator[tuple[str, Loader]]:
-    """Smaller settings, those that cost least first."""
+def _smaller(loader: Loader, most: float) -> Iterator[tuple[str, Loader]]:
+    """Smaller settings, those that cost least first; of the numbers of workers the largest that holds
+    at most that many bytes."""
     if loader.prefetch_factor > 1:
         yield "prefetch_factor=1", replace(loader, prefetch_factor=1)
-    for workers in range(loader.num_workers - 1, -1, -1):
-        few = replace(loader, num_workers=workers, prefetch_factor=min(2, loader.prefetch_factor))
-        yield f"num_workers={workers}", few
+
+    def few(workers: int) -> Loader:
+        prefetched = min(2, loader.prefetch_factor)
+        return replace(loader, num_workers=workers, prefetch_factor=prefetched)
+
+    fitting = bisect_right(range(loader.num_workers), most, key=lambda n: total(few(n)))
+    if fitting:
+        yield f"num_workers={fitting - 1}", few(fitting - 1)
     if loader.cache:
         yield "num_workers=0 and no cache", replace(loader, num_workers=0, cache=0)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ttf.errors import ConfigError, suggestion
 from ttf.rundir.confined import parsed_json, read_named
 from ttf.text.numbers import parse_bytes
+from ttf.text.terminal import one_short_line
 from ttf.tools.doctor.loader import Loader
 
 _SIZES: Final = frozenset({"sample", "dataset", "cache", "model"})
@@ -24,6 +25,8 @@ _OTHER_NAMES: Final = {
 }  # fmt: skip
 _FLOAT: Final = 4
 _MOST_BYTES: Final = 4 << 20
+_MOST_SIZE: Final = 1 << 60
+_MOST_WRITTEN: Final = 60
 
 
 def read_loader(given: Sequence[str]) -> tuple[Loader, tuple[str, ...]]:
@@ -78,12 +81,16 @@ def _size(value: Any) -> int:
     >>> _size("100x768"), _size("1kB"), _size(12)
     (307200, 1000, 12)
     """
-    if isinstance(value, int):
-        return value
     words = str(value).lower().split("x")
-    if len(words) > 1 and all(word.isdecimal() for word in words):
-        return math.prod(map(int, words)) * _FLOAT
-    return parse_bytes(str(value))
+    if isinstance(value, int):
+        found = value
+    elif len(words) > 1 and all(word.isdecimal() for word in words):
+        found = math.prod(map(int, words)) * _FLOAT
+    else:
+        found = parse_bytes(str(value))
+    if not 0 <= found <= _MOST_SIZE:
+        raise ValueError("must be 0 to 2^60 bytes")
+    return found
 
 
 # --- files -----------------------------------------------------------------------------------------
@@ -122,8 +129,10 @@ def _from_script(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
     """From the keywords of the calls of DataLoader: numbers, constants, defaults of argparse."""
     try:
         tree = ast.parse(text)
-    except SyntaxError as error:
-        raise ConfigError(f"--loader {path}: not a Python script ({error}).") from None
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        # The last two: an expression that is too deep for Python's parser.
+        why = str(error) or "it is nested too deep"
+        raise ConfigError(f"--loader {path}: not a Python script ({why}).") from None
     names = dict(_constants(tree))
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _called(n) == "DataLoader"]
     found: dict[str, Any] = {}
@@ -135,16 +144,23 @@ def _from_script(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
             value = _known(keyword.value, names)
             if value is None:
                 remarks.append(
-                    f"{path.name}:{call.lineno}: {keyword.arg} = {ast.unparse(keyword.value)} is "
+                    f"{path.name}:{call.lineno}: {keyword.arg} = {_written(keyword.value)} is "
                     f"not a number in the script; add --loader {keyword.arg}=..."
                 )
-            elif not isinstance(value, bool):
-                found[keyword.arg] = max(int(value), int(found.get(keyword.arg, 0)))
             else:
-                found[keyword.arg] = value
+                _, fitting = _setting(keyword.arg, value, f"{path}:{call.lineno}")
+                # Of several loaders the largest counts.
+                found[keyword.arg] = max(fitting, found.get(keyword.arg, fitting))
     if sum(int(_workers(call, names)) > 0 for call in calls) > 1:
         found["loaders"] = sum(int(_workers(call, names)) > 0 for call in calls)
     return found, remarks
+
+
+def _written(node: ast.expr) -> str:
+    try:
+        return one_short_line(ast.unparse(node), _MOST_WRITTEN)
+    except RecursionError:
+        return "..."
 
 
 def _workers(call: ast.Call, names: Mapping[str, Any]) -> int:

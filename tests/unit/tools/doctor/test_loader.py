@@ -114,3 +114,52 @@ def test_a_json_file_is_searched_at_any_depth(tmp_path: Path) -> None:
 def test_what_cannot_be_predicted_is_said(given: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_loader(given)
+
+
+@pytest.mark.parametrize(
+    "deep",
+    ["x = " + "-" * 200_000 + "1", "x = " + "+".join("1" * 100_000), "x = " + "a." * 50_000 + "b"],
+    ids=["signs", "sums", "attributes"],
+)
+def test_a_script_that_is_too_deep_for_the_parser_is_refused(tmp_path: Path, deep: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(deep)
+    with pytest.raises(ConfigError, match="not a Python script"):
+        read_loader([str(script)])
+
+
+def test_an_expression_that_is_too_deep_to_be_written_again_is_a_remark(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("DataLoader(d, batch_size=" + "+".join("b" * 900) + ")")
+    with pytest.raises(ConfigError, match=r"train\.py:1: batch_size = \.\.\. is not a number"):
+        read_loader([str(script)])
+
+
+@pytest.mark.parametrize("value", ["9" * 4000, "1000001"], ids=["digits", "many"])
+def test_a_number_of_a_script_has_the_bounds_of_a_setting(tmp_path: Path, value: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"B = {value}\nDataLoader(d, batch_size=B)")
+    with pytest.raises(ConfigError, match=r"train\.py:2: batch_size: must be 0 to 1,000,000"):
+        read_loader([str(script)])
+
+
+@pytest.mark.parametrize("sample", ["99999999999x99999999999999", "-5"])
+def test_a_size_beyond_every_machine_is_refused(sample: str) -> None:
+    with pytest.raises(ConfigError, match="sample"):
+        read_loader([f"batch_size=8 sample={sample}"])
+
+
+def test_the_advice_for_a_million_workers_takes_no_time() -> None:
+    many = replace(FOUNDING, num_workers=10**6)
+    tried = 0
+
+    def counted(loader: Loader) -> int:
+        nonlocal tried
+        tried += 1
+        return total(loader)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ttf.tools.doctor.loader.total", counted)
+        verdict = judged(many, FOUR, None)
+    assert "With num_workers=1 " in verdict.remedy
+    assert tried < 100
