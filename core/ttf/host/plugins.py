@@ -21,7 +21,14 @@ import pluggy
 
 from ttf import hookspecs
 from ttf.contracts import Availability, Kind
-from ttf.errors import ConfigError, DataMissing, PluginBroken, PluginUnavailable, suggestion
+from ttf.errors import (
+    BadData,
+    ConfigError,
+    DataMissing,
+    PluginBroken,
+    PluginUnavailable,
+    suggestion,
+)
 from ttf.host import hook_trace, notices
 from ttf.host.at_work import at_work
 from ttf.host.deprecation import PluginDeprecationWarning
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
 
 # Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
+_MOST_ARRAYS: Final = 4096  # of a file with vectors; ours have at most a dozen
 
 
 @functools.cache
@@ -263,9 +271,21 @@ def open_store(
     if is_local(uri) and not Path(uri).exists():
         raise _missing(Path(uri))
     store = usable("storage", name).open(uri)
+    _refuse_too_many(store)
     if missing == "fill" and isinstance(store, FillsMissing):
         store.fill_missing(say or _said_elsewhere)
     return store
+
+
+def _refuse_too_many(store: Store) -> None:
+    # Each array costs about a millisecond wherever all are looked at, and a name takes 100 bytes.
+    count = len(store.names())
+    if count > _MOST_ARRAYS:
+        store.close()
+        raise BadData(
+            f"{store.uri} has {count:,} arrays; ttf reads files with at most {_MOST_ARRAYS:,}.",
+            hint="Store the vectors of all queries, or of all documents, as the rows of one array.",
+        )
 
 
 def _said_elsewhere(text: str) -> None:

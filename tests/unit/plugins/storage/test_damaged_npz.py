@@ -326,3 +326,18 @@ def test_a_disk_that_fails_is_not_called_a_damaged_file(
     monkeypatch.setattr(_zip_format, "open_named", lambda path: FailingDisk(path.read_bytes()))
     with pytest.raises(StorageError, match="Input/output error"):
         open_store(str(tmp_path / "bank.npz"))
+
+
+def test_a_file_with_more_arrays_than_any_data_set_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ttf.host.plugins._MOST_ARRAYS", 3)
+    path = tmp_path / "many.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        for number in range(3):
+            file.writestr(f"a{number}.npy", npy(ROWS))
+    open_store(str(path)).close()
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("a3.npy", npy(ROWS))
+    with pytest.raises(BadData, match="has 4 arrays; ttf reads files with at most 3"):
+        open_store(str(path))
