@@ -35,6 +35,14 @@ def redactor(**known: object) -> Redactor:
         ("/opt/acme/lib/python3.11/threading.py:3", "<python>/threading.py:3"),
         ("ssh quillfeather@zanzibarbox", "ssh <user>@<host>"),
         ("QuillFeather_data on ZANZIBARBOX-7", "<user>_data on <host>-7"),
+        (
+            "ssh -p 2222 dana@gpu7 and dana@gpu7:/srv/acme",
+            "ssh -p 2222 <user>@<host> and <user>@<host>:<dir-1>/acme",
+        ),
+        (
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA dana@gpu7",
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA <user>@<host>",
+        ),
         ("mail a.b+c@d.example now", "mail <email> now"),
         ("at 10.1.2.3:80 and host=10.1.2.4", "at <address>:80 and host=<address>"),
         ("fe80::1ff:fe23:4567:890a%eth0", "<address>%eth0"),

@@ -22,6 +22,16 @@ PUBLIC: Final = re.compile(
 )
 
 EMAIL: Final = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,}\b")
+# Of somebody else, on a machine whose name has no dot: after ssh, or before a path.
+LOGIN: Final = re.compile(
+    r"(?P<before>\b(?:ssh|scp|sftp|rsync|mosh)\s(?:-\S{1,40}\s(?:[\w./]{1,40}\s)?){0,8})[\w.-]{1,64}@[\w-]{1,63}"
+    r"(?:\.[\w-]{1,63}){0,8}|"
+    r"(?<![\w.@<>/-])[A-Za-z_][\w.-]{0,63}@[A-Za-z][\w-]{1,63}(?=:[~/\w])"
+)
+# The comment of a public key is by default user@host.
+KEY_COMMENT: Final = re.compile(
+    r"(?P<before>\bssh-\w{3,20} AAAA[\w+/=]{16,2000} )[\w.-]{1,64}@[\w.-]{1,253}"
+)
 MAC: Final = re.compile(r"\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b")
 IPV4: Final = re.compile(r"(?<![\w.])(?<!==)(?:\d{1,3}\.){3}\d{1,3}(?!\d|\.\d)")
 IPV6: Final = re.compile(

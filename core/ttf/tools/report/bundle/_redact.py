@@ -114,6 +114,8 @@ class Redactor:
     def _addresses(self, text: str) -> str:
         text = self._all(patterns.GIT_REMOTE, text, "url", lambda _: "<git remote>")
         text = patterns.URL.sub(self._url, text)
+        for pattern in (patterns.KEY_COMMENT, patterns.LOGIN):
+            text = self._all(pattern, text, "user", _login)
         text = self._all(patterns.EMAIL, text, "email", lambda _: "<email>")
         text = self._all(patterns.MAC, text, "address", lambda _: "<address>")
         for pattern in (patterns.IPV4, patterns.IPV6):
@@ -248,6 +250,10 @@ class Redactor:
     def _count(self, kind: str, times: int) -> None:
         if times:
             self.counts[kind] += times
+
+
+def _login(match: re.Match[str]) -> str:
+    return f"{match['before'] or ''}<user>@<host>"
 
 
 def _library(path: str) -> str:
