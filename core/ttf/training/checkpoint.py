@@ -55,6 +55,15 @@ _PIECE: Final = "#"
 _DOES_NOT_FIT: Final = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
+def _does_not_fit(step: int, error: Exception) -> ArtifactDamaged:
+    reason = str(error).strip().partition("\n")[0][:300]
+    return ArtifactDamaged(
+        f"The checkpoint of step {step} does not fit this run ({type(error).__name__}: {reason}).",
+        hint="Its files were changed after the run wrote them. Start a new run from the folder's "
+        "run.toml.",
+    )
+
+
 @dataclass(kw_only=True)
 class Snapshot:
     """The state of a run after `step` steps; refers to the run's own tensors, see `copied`."""
@@ -77,8 +86,13 @@ class Snapshot:
 
     @property
     def tables(self) -> dict[str, int]:
-        """The versions of the trained tables."""
-        return dict(self.progress.get("tables", {}))
+        """The versions of the trained tables. Raises ArtifactDamaged."""
+        found = self.progress.get("tables", {})
+        if not isinstance(found, dict) or any(
+            type(version) is not int for version in found.values()
+        ):
+            raise _does_not_fit(self.step, TypeError("tables: not a version for each table"))
+        return dict(found)
 
     def copied(self) -> Snapshot:
         """A copy on the CPU that later steps do not change.
@@ -371,10 +385,4 @@ class RunState:
             self.selection.restore(progress["selection"], snapshot.best)
             self.totals.restore(progress["totals"])
         except _DOES_NOT_FIT as error:
-            reason = str(error).strip().partition("\n")[0][:300]
-            raise ArtifactDamaged(
-                f"The checkpoint of step {snapshot.step} does not fit this run "
-                f"({type(error).__name__}: {reason}).",
-                hint="Its files were changed after the run wrote them. Start a new run from the "
-                "folder's run.toml.",
-            ) from error
+            raise _does_not_fit(snapshot.step, error) from error

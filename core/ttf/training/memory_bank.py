@@ -165,7 +165,12 @@ class MemoryBank:
         return self._buffer_ND[self._room : self._room + self.filled]
 
     def restore(self, ids: NDArray[np.int64], position: int, vectors_ND: torch.Tensor) -> None:
-        """Restores a checkpoint's state; `ids` and vectors in slot order."""
+        """Restores a checkpoint's state; `ids` and vectors in slot order. Raises ValueError,
+        LookupError or TypeError if it is that of no bank of this size."""
+        if not 0 <= position <= min(len(ids), max(0, self.capacity - 1)):
+            raise ValueError(f"bank_position: {position} of {len(ids)} documents")
+        if len(ids) and (ids.min() < 0 or len(np.unique(ids)) != len(ids)):
+            raise ValueError("the documents of the memory bank are not distinct rows")
         self._slot_of.fill(NOT_IN_BANK)
         self.ids.fill(NOT_IN_BANK)
         self.ids[: len(ids)] = ids

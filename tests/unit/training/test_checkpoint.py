@@ -285,3 +285,11 @@ def test_without_a_checkpoint_the_run_can_be_started_anew_from_its_own_file(
     with pytest.raises(NoCheckpoint, match="the folder has no checkpoint") as caught:
         checkpoint.load_newest(folder, silent)
     assert f"ttf train '{tmp_path / 'my run' / 'run.toml'}' --out" in caught.value.hint
+
+
+@pytest.mark.parametrize("tables", [None, 7, "x", ["rows"], {"rows": "1"}, {"rows": None}])
+def test_versions_of_tables_that_are_no_numbers_do_not_fit(tables: object) -> None:
+    changed = snapshot(7)
+    changed.progress["tables"] = tables
+    with pytest.raises(ArtifactDamaged, match="step 7 does not fit this run"):
+        _ = changed.tables

@@ -92,6 +92,14 @@ def test_a_restored_bank_goes_on_as_the_original(seed: int, capacity: int) -> No
         assert torch.equal(other.vectors(), bank.vectors())
 
 
+@pytest.mark.parametrize(
+    ("ids", "position"), [([1, 2], -5), ([1, 2], 3), ([1, 2], 5), ([1, 1], 2), ([-1, 2], 2)]
+)
+def test_a_state_that_no_bank_had_is_not_restored(ids: list[int], position: int) -> None:
+    with pytest.raises(ValueError, match=r"bank_position|distinct"):
+        make(5).restore(np.array(ids), position, torch.zeros(len(ids), DIM))
+
+
 def test_without_capacity_it_is_always_empty() -> None:
     bank = make(0)
     bank.commit(np.array([1, 2]), torch.ones(2, DIM), refresh=False)
