@@ -128,6 +128,15 @@ WORDS: Mapping[str, str] = {
     "finished its bootstrapping phase.\n\n"
     f"{TRACE}concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated "
     "abruptly while the future was running or pending.",
+    "loader timed out": f"{TRACE}RuntimeError: DataLoader timed out after 5 seconds",
+    "signal of torchrun": f"{TRACE}torch.distributed.elastic.multiprocessing.api.SignalException: "
+    "Process 12670 got signal: 1",
+    "terminal gone": f"{TRACE}OSError: [Errno 5] Input/output error",
+    "no thread of c++": "terminate called after throwing an instance of 'std::system_error'\n"
+    "  what():  Resource temporarily unavailable",
+    "no display": "qt.qpa.xcb: could not connect to display \nThis application failed to start because no "
+    "Qt platform plugin could be initialized.\n\nAvailable platform plugins are: xcb.\n",
+    "two versions": f"{TRACE}ImportError: cannot import name 'ema' from 'layers' (/site/layers.py)",
     "worker not started": 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n  File '
     '"multiprocessing/spawn.py", line 122, in spawn_main\n    exitcode = _main(fd)\nModuleNotFoundError: '
     "No module named 'rows'\n"

@@ -16,6 +16,7 @@ from ttf.incidents.death import (
     FileChange,
     Finding,
     ProcessorTime,
+    Remedy,
 )
 from ttf.incidents.facts import DISK_LOW, Area, DeathFacts, signal_name
 from ttf.incidents.notes import NOTES
@@ -55,7 +56,7 @@ def classify(death: Death) -> Finding:
     facts = DeathFacts(death)
     rule, match = first_match(facts)
     ends_with = _ends_with(rule, death)
-    remedies = remedies_for(
+    remedies = _told_by(rule, death) or remedies_for(
         rule.name,
         death.settings,
         process=death.process,
@@ -74,6 +75,12 @@ def classify(death: Death) -> Finding:
         remedies=remedies if ends_with is None or death.process == "command" else (),
         ends_with=ends_with,
     )
+
+
+def _told_by(rule: Rule, death: Death) -> tuple[Remedy, ...]:
+    if death.process != "command" or rule.advice is None:
+        return ()
+    return tuple(Remedy(text=text) for text in rule.advice)
 
 
 def first_match(facts: DeathFacts) -> tuple[Rule, Match]:
@@ -150,6 +157,8 @@ def _ends_with(rule: Rule, death: Death) -> int | None:
 def _explanation(rule: Rule, match: Match, facts: DeathFacts) -> str:
     notes = [n.text for n in NOTES if rule.name in n.names and matches(n.when, facts) is not None]
     said = {k: _short(v) for k, v in match.groups.items()}
+    if "number" in said:
+        said["signal"] = signal_name(int(said["number"]))
     if "why" in said:
         said["why"] = _sentence(said["why"])
     values = defaultdict(str, {**_values(facts), **said})
@@ -162,6 +171,7 @@ def _values(facts: DeathFacts) -> dict[str, str]:
     death = facts.death
     who = _NAMES[death.process]
     change = first_change(death)
+    line, is_last = facts.likely_reason
     low = [f"{folder}: {free}" for folder, free in _nearly_full_folders(facts)]
     return {
         "who": who[0].upper() + who[1:],
@@ -172,7 +182,9 @@ def _values(facts: DeathFacts) -> dict[str, str]:
         "at": at(death),
         "native": _in_native(death),
         "error": _error_line(facts),
-        "last": _sentence(_short(facts.last_line)),
+        "last": _sentence(_short(line)),
+        "which": "The last line" if is_last else "One of the last lines",
+        "newer": death.newer_code[0] if death.newer_code else "A file",
         "file": change.path if change else "an input file",
         "was": change.was if change else "unknown",
         "now": change.now if change else "unknown",

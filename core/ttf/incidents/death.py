@@ -131,6 +131,8 @@ class Death:
     openmp: tuple[str, ...] = ()  # OpenMP runtimes that were mapped into it
     # Flat configuration with dotted keys. Remedies edit it.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # Files of code in the error that were written after the process had started.
+    newer_code: tuple[str, ...] = ()
     kernel: str = ""  # text of the kernel log (macOS: of the crash report), if readable
     native: str = ""  # library of the frame that crashed, for example 'libfaiss.so'
     backtrace: Backtrace | None = None  # if core files were asked for

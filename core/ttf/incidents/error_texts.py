@@ -70,6 +70,9 @@ ALLOCATION: Final = Pattern(
         "memory`, ...)"
     ),
 )
+INPUT_OUTPUT: Final = Pattern(
+    r"\[Errno 5\] Input/output error", shown="`[Errno 5] Input/output error`"
+)
 MAP_REFUSED: Final = Pattern(r"\[Errno 12\]", shown="`[Errno 12] Cannot allocate memory`")
 DEVICE_MEMORY: Final = Pattern(
     r"(?:CUDA|HIP|XPU) out of memory",
@@ -156,6 +159,15 @@ COLLECTIVE_TIMEOUT: Final = Pattern(
         "collective operation timeout`, ...)"
     ),
 )
+LOADER_TIMEOUT: Final = Pattern(
+    r"DataLoader timed out after \d+(?:\.\d+)? seconds",
+    shown="`DataLoader timed out after 5 seconds`",
+)
+# torchrun turns the signals that end it into an exception.
+SIGNAL_RAISED: Final = Pattern(
+    _RANK + r"(?:[\w.]+\.)?SignalException: Process \d+ got signal: (?P<number>\d+)",
+    shown="`SignalException: Process 7 got signal: 1` of torchrun",
+)
 NO_RENDEZVOUS: Final = Pattern(
     r"(?P<why>[^\n]*\b\d+/\d+ clients joined[^\n]*)",
     r"(?P<why_>[^\n]*\bserver socket has failed to listen on any local network address[^\n]*)",
@@ -239,6 +251,11 @@ CXX_WHAT: Final = Pattern(
     r"libc\+\+abi: terminating [^\n]*exception of type (?P<type_>[^\n:]+): (?P<why_>[^\n]*\S)",
     shown="`terminate called after throwing an instance of ...` and `what():`",
 )
+CXX_NO_THREAD: Final = Pattern(
+    r"'std::(?:__\w+::)?system_error'\s+what\(\): +Resource temporarily unavailable",
+    r"exception of type std::(?:__\w+::)?system_error: [^\n]*Resource temporarily unavailable",
+    shown="`std::system_error`, `Resource temporarily unavailable`",
+)
 CXX_THREAD: Final = Pattern(
     r"terminate called without an active exception",
     shown="`terminate called without an active exception`",
@@ -266,8 +283,16 @@ FATAL_REASON: Final = Pattern(
     r"^(?P<why__>[^\n]*failed assertion[^\n]*)",
     r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+|Fatal glibc error: [^\n]+)",
     r"(?P<why____>\bCheck failed: [^\n]+)",
+    r"(?P<why______>[^\n]*(?:could not connect to|cannot open) display\b[^\n]*)",
     r"(?P<why_____>\bpanicked at [^\n]+(?:\n(?!note: |stack backtrace)[^\n]+)?)",
     shown="a reason (`Assertion ... failed`, `Check failed: ...`, `Fatal Python error: ...`)",
+)
+
+OF_TWO_VERSIONS: Final = Pattern(
+    _RANK
+    + r"(?:[\w.]+\.)?(?:ImportError|ModuleNotFoundError|AttributeError|NameError|TypeError|\w*UnpicklingError|"
+    r"SyntaxError|IndentationError)\b",
+    shown="`ImportError`, `AttributeError`, `TypeError` or a similar error",
 )
 
 NO_START: Final = Pattern(

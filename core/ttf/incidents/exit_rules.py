@@ -75,7 +75,7 @@ EXIT_RULES: Final[tuple[Rule, ...]] = (
         "unknown",
         When(signals=(EXIT,), facts=("failed", "finished", "last-line"), processes=(COMMAND,)),
         "{who} ended with exit code {code}. Python shut down normally and without an uncaught "
-        "exception, so this was not a crash. The last line that it wrote is possibly the reason: "
+        "exception, so this was not a crash. {which} that it wrote is possibly the reason: "
         "{last}",
     ),
     Rule(
@@ -88,7 +88,7 @@ EXIT_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "unknown",
         When(signals=(EXIT,), facts=("failed", "last-line")),
-        "{who} ended {at} with exit code {code}. The last line that it wrote is possibly the reason: "
+        "{who} ended {at} with exit code {code}. {which} that it wrote is possibly the reason: "
         "{last}",
     ),
     Rule(

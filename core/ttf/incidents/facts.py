@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from ttf.incidents.death import UNNAMED, Death
 from ttf.machine.memory.limits import MACHINE
+from ttf.process.activity import IN_THE_KERNEL
 
 # Where a rule searches. words: the error that the process reported, or the end of stderr. stderr:
 # all of stderr that was kept. faulthandler: the stacks. kernel: the kernel log.
@@ -22,6 +23,11 @@ DISK_LOW: Final = 1 << 20
 NEAR_LIMIT: Final = 0.9
 FAR_FROM_LIMIT: Final = 0.8
 _LAST_LINES: Final = 30
+_NEAR_THE_END: Final = 4
+_FAILURE: Final = re.compile(
+    r"(?i)\b(?:failed|failure|fatal|cannot|can't|could not|couldn't|unable to|not found|no such|"
+    r"denied|refused)\b|\berror:"
+)
 _DEEP: Final = 8  # named native frames, all of one function
 # No message of a library has lines so long. The rules search every line many times.
 _LONGEST_LINE: Final = 2000
@@ -57,6 +63,10 @@ _FATAL: Final = re.compile(rf"Fatal Python error: ({'|'.join(FATAL_SIGNALS)})")
 _WAITING: Final = re.compile(
     r"(?:threading|queue|selectors|subprocess)\.py:\d+ in "
     r"(?:wait|acquire|join|_wait_for_tstate_lock|get|select|_try_wait)$"
+)
+_FOR_A_CHILD: Final = re.compile(
+    r"(?:multiprocessing[/\\]popen_\w+\.py:\d+ in (?:poll|wait)"
+    r"|subprocess\.py:\d+ in (?:wait|_wait|_try_wait|_communicate))$"
 )
 _ON_NETWORK: Final = re.compile(
     r"(?:socket|ssl)\.py:\d+ in (?:readinto|read|recv\w*|send\w*|accept|create_connection|do_handshake)$"
@@ -183,6 +193,8 @@ class DeathFacts:
             yield "disk-low"
         if len(death.openmp) > 1:
             yield "several-openmp"
+        if death.newer_code:
+            yield "newer-code"
 
     def _stacks(self) -> Iterator[str]:
         if not self.stacks.strip():
@@ -191,6 +203,10 @@ class DeathFacts:
             yield "child-crashed"
         if _WAITING.search(self.top_frame):
             yield "waits-in-python"
+        if _FOR_A_CHILD.search(self.top_frame):
+            yield "waits-for-child"
+        if IN_THE_KERNEL in self.death.reason:
+            yield "waits-in-kernel"
         if _ON_NETWORK.search(self.top_frame):
             yield "waits-for-network"
         if self._is_deep():
@@ -213,6 +229,16 @@ class DeathFacts:
         lines = reversed(self.areas["words"].splitlines())
         # A line of signs alone ends a block: it is no reason.
         return next((line.strip() for line in lines if re.search(r"\w", line)), "")
+
+    @property
+    def likely_reason(self) -> tuple[str, bool]:
+        """Returns the line of the last words that is most likely the reason, and whether it is the
+        very last: hints and lists often follow a line that names a failure."""
+        lines = [line.strip() for line in self.areas["words"].splitlines()]
+        lines = [line for line in lines if re.search(r"\w", line)][-_NEAR_THE_END:]
+        named = [line for line in lines if _FAILURE.search(line)]
+        chosen = named[-1] if named else self.last_line
+        return chosen, chosen == self.last_line
 
     @property
     def error_line(self) -> str:

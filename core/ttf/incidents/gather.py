@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from ttf.errors import EntryRefused
 from ttf.incidents import _linux
+from ttf.incidents.code_files import written_since
 from ttf.incidents.death import CrashReport, Death, ProcessEnd, ProcessName, ProcessorTime
 from ttf.incidents.disks import full_disks
 from ttf.incidents.inputs import InputFile, changes
@@ -180,9 +181,16 @@ class Witness:
             no_inodes=without_inodes(folders),
             openmp=self.openmp or report.openmp,
             settings=dict(end.settings),
+            newer_code=self._newer_code(end, stderr),
             kernel=kernel,
             native=report.native or native_library(dump or stderr, kernel),
         )
+
+    def _newer_code(self, end: ProcessEnd, stderr: str) -> tuple[str, ...]:
+        # Only an exception that ended Python itself: other tracebacks may be of other processes.
+        if end.error is not None:
+            return written_since(str(end.error.get("traceback", "")), self._started + 1)
+        return written_since(stderr, self._started + 1) if end.uncaught else ()
 
     def _dump(self) -> str:
         if self._stacks is None:

@@ -10,7 +10,7 @@ from ttf.incidents import error_texts
 from ttf.incidents.native_rules import ABORTS
 from ttf.incidents.rule import EXIT, Rule, When
 
-_NO_THREAD: Final = (
+NO_THREAD: Final = (
     "Usually too many threads or processes are running (ulimit -u, pids.max of a cgroup), or a limit "
     "of memory leaves no room for the stack of the thread (ulimit -v). Fewer threads help: "
     "OMP_NUM_THREADS."
@@ -30,7 +30,7 @@ LIMIT_RULES: Final[tuple[Rule, ...]] = (
             facts=("failed",),
             without=("finished", "traceback"),
         ),
-        "The system refused a thread to a library in {who_object} {at}. " + _NO_THREAD,
+        "The system refused a thread to a library in {who_object} {at}. " + NO_THREAD,
     ),
     Rule(
         "alloc-failure",
@@ -41,7 +41,7 @@ LIMIT_RULES: Final[tuple[Rule, ...]] = (
             facts=("failed",),
         ),
         "The system refused a thread to OpenBLAS {at}. Then OpenBLAS itself sent SIGINT to "
-        "{who_object}, and Python reported this as KeyboardInterrupt. " + _NO_THREAD,
+        "{who_object}, and Python reported this as KeyboardInterrupt. " + NO_THREAD,
     ),
     Rule(
         "disk-full",

@@ -165,7 +165,7 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "abort",
         When(signals=("SIGABRT", "SIGTRAP"), facts=("last-line",)),
-        "{who} or a library in it{native} called abort {at}. The last line that it wrote is "
+        "{who} or a library in it{native} called abort {at}. {which} that it wrote is "
         "possibly the reason: {last} If another program or a person sends this signal, the evidence "
         "looks the same.",
     ),

@@ -7,7 +7,8 @@ from typing import Final
 from ttf.incidents import error_texts
 from ttf.incidents.classes import CLASSES
 from ttf.incidents.error_texts import NATIVE_CLASSES
-from ttf.incidents.rule import OURS, Note, When
+from ttf.incidents.limit_rules import NO_THREAD
+from ttf.incidents.rule import EXIT, OURS, Note, When
 
 NOTES: Final[tuple[Note, ...]] = (
     Note(
@@ -86,8 +87,38 @@ NOTES: Final[tuple[Note, ...]] = (
     ),
     Note(
         names=("hang",),
-        when=When(facts=("waits-in-python",)),
+        when=When(facts=("waits-in-python",), without=("waits-for-child",)),
         text="The main thread of the process was waiting for another thread or process.",
+    ),
+    Note(
+        names=("hang",),
+        when=When(facts=("waits-for-child",)),
+        text=(
+            "The main thread of the process was waiting for the end of a child process, so the cause is "
+            "in the child, or a pipe between them is full. A child that was made by fork has none of "
+            "the threads of its parent: OpenMP and BLAS can wait for them for ever."
+        ),
+    ),
+    Note(
+        names=("python-error",),
+        when=When(text=error_texts.INPUT_OUTPUT, signals=(EXIT,)),
+        text=(
+            "This error comes from a disk or a network file system that failed. Also from a terminal "
+            "that was closed, if the line of the error prints something."
+        ),
+    ),
+    Note(
+        names=("cxx-exception",),
+        when=When(text=error_texts.CXX_NO_THREAD, areas=("words", "stderr")),
+        text="Usually the system refused a thread. " + NO_THREAD,
+    ),
+    Note(
+        names=("python-error",),
+        when=When(text=error_texts.OF_TWO_VERSIONS, facts=("newer-code",)),
+        text=(
+            "{newer} was written after this process had started: possibly the process used code of two "
+            "versions, for example during an upgrade. A new start loads one version."
+        ),
     ),
     Note(
         names=("hang",),

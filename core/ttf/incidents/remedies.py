@@ -247,6 +247,13 @@ _NATIVE_ADVICE: Final = (
     "Look at the stacks in faulthandler.txt. The innermost frame is the call that crashed.",
     _THREADS,
 )
+AFTER_A_HANG: Final = (
+    "Start worker processes with spawn, not with fork, and set OMP_NUM_THREADS=1.",
+    "If the command was only slow, use a longer --hang-timeout.",
+)
+AFTER_A_WAIT_FOR_STORAGE: Final = (
+    "Check the disk or the network file system of the files that it uses (dmesg, mount, df).",
+)
 _NEW_FILE: Final = (
     "Never change a data file while it is read. Write new data to a new file in the same folder, "
     "then rename the new file over the old one."
@@ -275,8 +282,7 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "hang": (
         "Look at the stacks in faulthandler.txt: they show where each thread was waiting.",
-        "Start worker processes with spawn, not with fork, and set OMP_NUM_THREADS=1.",
-        "If the command was only slow, use a longer --hang-timeout.",
+        *AFTER_A_HANG,
     ),
     "illegal-instruction": (
         "On this machine, build the library that crashed again from its source.",

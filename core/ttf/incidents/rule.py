@@ -43,6 +43,8 @@ class Rule:
     at_once: bool = False  # its remedy is applied at the first death, though it is not certain
     ends_with: ExitCode | None = None  # set if a restart would fail in the same way
     own_exit_code: bool = False  # the run ends with the exit code of the error
+    # To a foreign command, instead of the advice for the class, where that would not apply.
+    advice: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from ttf.incidents import error_texts
 from ttf.incidents.exit_rules import EXIT_RULES
 from ttf.incidents.limit_rules import LIMIT_RULES
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
+from ttf.incidents.remedies import AFTER_A_HANG, AFTER_A_WAIT_FOR_STORAGE
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
@@ -25,6 +26,11 @@ _OTHERS_SILENT: Final = (
     "{who} waited {at} for other processes of the training, which did not answer in time. Then it "
     "ended itself. Look for the cause in the output of the other processes: one of them hangs, is "
     "slow, or has ended."
+)
+
+_LOOK_AT_OTHERS: Final = (
+    "Look at the output of the other processes. What takes long in one of them only: an evaluation?",
+    "If they were only slow, use a longer timeout in init_process_group.",
 )
 
 _TWO_RUNTIMES: Final = (
@@ -44,8 +50,17 @@ RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
     Rule(
         "hang",
+        When(killed_by_us=("hang",), facts=("no-stacks", "waits-in-kernel")),
+        "{who} hung {at}: {reason}. ttf could not read its stacks, because the kernel did not let its "
+        "signals through. ttf killed it. Usually a disk or a network file system does not answer in "
+        "such a case.",
+        advice=AFTER_A_WAIT_FOR_STORAGE,
+    ),
+    Rule(
+        "hang",
         When(killed_by_us=("hang",), facts=("no-stacks",)),
         "{who} hung {at}: {reason}. ttf could not read its stacks. ttf killed it.",
+        advice=AFTER_A_HANG,
     ),
     Rule(
         "hang",
@@ -197,11 +212,24 @@ RULES: Final[tuple[Rule, ...]] = (
         "hang",
         When(text=error_texts.COLLECTIVE_TIMEOUT, signals=(EXIT,), facts=("failed",)),
         _OTHERS_SILENT,
+        advice=_LOOK_AT_OTHERS,
     ),
     Rule(
         "hang",
         When(text=error_texts.COLLECTIVE_TIMEOUT, areas=("words", "stderr"), signals=("SIGABRT",)),
         _OTHERS_SILENT,
+        advice=_LOOK_AT_OTHERS,
+    ),
+    Rule(
+        "hang",
+        When(text=error_texts.LOADER_TIMEOUT, signals=(EXIT,), facts=("failed", "traceback")),
+        "{who} got no batch from the workers of its DataLoader {at} within the time that it allows "
+        "(timeout=), and ended itself: {error} A worker waits for something (a lock, a disk, the "
+        "network, threads that fork did not copy), or is only slow.",
+        advice=(
+            "Look at the stacks of a worker while it waits: py-spy dump --pid PID.",
+            "If the worker was only slow, use a longer timeout.",
+        ),
     ),
     Rule(
         "hang",
@@ -255,6 +283,13 @@ RULES: Final[tuple[Rule, ...]] = (
             processes=(COMMAND,),
         ),
         "A child process of {who_object} was killed by SIGKILL. Then {who_object} ended.",
+    ),
+    Rule(
+        "killed",
+        When(text=error_texts.SIGNAL_RAISED, signals=(EXIT,), facts=("failed", "traceback")),
+        "{signal} came to a launcher (torchrun), which then ended the training and raised an exception: "
+        "a person or a program sent it, or, for SIGHUP, a terminal or an SSH connection was closed.",
+        advice=("If a terminal was closed: start the command in tmux or screen, or with setsid.",),
     ),
     Rule(
         "killed",

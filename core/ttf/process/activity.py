@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+IN_THE_KERNEL: Final = "a thread of it waited inside the kernel, where no signal reaches it"
+_AFTER_VFORK: Final = "vfork"  # a wait for a child, in the same state as a wait for a disk
 
 
 def bytes_moved(pid: int) -> int | None:
@@ -23,6 +27,40 @@ def ticks(pid: int) -> int | None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()
     return int(fields[11]) + int(fields[12])
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone or a zombie: then the kernel no longer tells its control groups."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    return text[text.rindex(b")") + 2 :][:1] in (b"Z", b"X")
+
+
+def waits_in_the_kernel(pid: int, root: Path = Path("/")) -> bool:
+    """Whether a thread of a process is in state D and does not wait for a child of vfork.
+
+    `root` replaces / in tests.
+    """
+    tasks = root / f"proc/{pid}/task"
+    try:
+        return any(_in_state_d(task) for task in tasks.iterdir())
+    except OSError:
+        return False
+
+
+def _in_state_d(task: Path) -> bool:
+    try:
+        text = (task / "stat").read_bytes()
+        where = (task / "wchan").read_text(errors="replace")
+        had_children = bool((task / "children").read_text().strip())
+    except OSError:
+        return False
+    if not text[text.rindex(b")") + 2 :].startswith(b"D"):
+        return False
+    # Without the name of the wait, a parent of processes perhaps waits for one of them.
+    return not had_children if where in ("", "0") else _AFTER_VFORK not in where
 
 
 def held(pid: int, root: Path = Path("/")) -> str:

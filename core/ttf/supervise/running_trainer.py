@@ -118,6 +118,7 @@ class RunningTrainer:
         root = os.getpid() if whole_tree else self.child.pid
         self.curve = MemoryCurve(root, folder.memory, place=self._place)
         self._gauge = Gauge(self.child.pid)
+        self.tightest: Reading | None = None  # of all limits, when it was nearest to one
         self._next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
         self.flat: Mapping[str, Any] = {}
@@ -205,6 +206,7 @@ class RunningTrainer:
     def _configured(self, message: FromTrainer) -> Configured:
         self.flat = message["configured"]
         self.witness.inputs = look_at(message["inputs"])
+        self.curve.limited_pid = self.child.pid
         self.curve.limit_of = partial(run_limit, self.flat["memory.limit"], pid=self.child.pid)
         settings = _settings({key: self.flat[f"supervise.{key}"] for key in _SECTION})
         remedies = remedies_for("memory-limit", self.flat, phase=self._seen.phase)
@@ -236,6 +238,7 @@ class RunningTrainer:
                     self._native.look([self.child.pid, *descendants(self.child.pid)])
                 self._next_notes = now() + NOTES_EVERY_S
             reading = max(self._gauge.read(), self._own_limit(), key=lambda found: found.share)
+            self.tightest = max(self.tightest or reading, reading, key=lambda found: found.share)
             yield Pressure(now=now(), share=reading.share, text=reading.text)
         self.flight.tell_memory(self.curve.held_bytes, self.curve.peak_bytes)
 

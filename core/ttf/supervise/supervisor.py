@@ -219,7 +219,11 @@ class Supervisor:
             else:
                 self._screen.take_back()
                 if self._end.get("left") == "memory":
-                    trainer.killed = ("memory", "it saved a checkpoint and ended on request")
+                    used = f" ({trainer.tightest.text})" if trainer.tightest is not None else ""
+                    trainer.killed = (
+                        "memory",
+                        f"it saved a checkpoint and ended on request{used}",
+                    )
                     yield Ended(now=now(), exit_code=int(ExitCode.DONE), left="memory")
                 self._finding, died = trainer.death(code, partial(self._say, loud=True))
                 yield died

@@ -32,6 +32,7 @@ from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import ADVICE, RECIPES
 from ttf.incidents.rules import RULES
 from ttf.machine.memory.tree import MemoryPoint
+from ttf.process.activity import IN_THE_KERNEL
 from ttf.rundir.flight_record import Flight, Phase
 
 DOCS = Path(__file__).parents[3] / "docs/incidents.md"
@@ -62,6 +63,7 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"uncaught": "KeyError"},
     {"processor": NEARLY_USED_UP},
     {"killed_by_us": "hang", "reason": "no sign of life for 60 s"},
+    {"killed_by_us": "hang", "reason": f"no sign of life for 60 s; {IN_THE_KERNEL}"},
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
     {"killed_by_us": "stop", "reason": "a second signal"},
     {"killed_by_us": "garbage", "reason": "no checksum"},
@@ -149,6 +151,11 @@ def test_every_note_is_said_somewhere() -> None:
             "wait\n"
         },
         {"faulthandler": WAITS_FOR_ANSWER},
+        {
+            "faulthandler": 'Thread 0x1 (most recent call first):\n  File "multiprocessing/'
+            'popen_fork.py", line 27 in poll\n'
+        },
+        {"newer_code": ("/site/layers.py",)},
         {"faulthandler": RECURSES},
     ]
     unsaid = list(NOTES)

@@ -33,6 +33,7 @@ from ttf.machine.memory.tree import (
     Unmeasured,
 )
 from ttf.process import platform
+from ttf.process.activity import has_ended
 from ttf.rundir.confined import append_inside
 from ttf.rundir.documents import MemoryLine
 from ttf.text.numbers import size
@@ -86,6 +87,7 @@ class MemoryCurve:
 
     def __init__(self, pid: int, path: Path, *, place: Callable[[], Place] = Place) -> None:
         self.path = path
+        self.limited_pid = pid  # whose limits `limit_of` reads
         self.limit_of: Callable[[], Limit] = partial(limit_in_force, pid=pid)
         self.peak_bytes = 0  # highest anonymous plus shared memory of all samples
         # Why the last line could not be written. Later lines are still tried.
@@ -114,7 +116,8 @@ class MemoryCurve:
         Raises ProcessLookupError if the process is gone.
         """
         memory, place = self._read(), self._place()
-        if time.monotonic() - self._limit_at >= LOOK_AGAIN_S:  # it may have changed
+        due = time.monotonic() - self._limit_at >= LOOK_AGAIN_S
+        if due and not (platform.LINUX and has_ended(self.limited_pid)):  # it may have changed
             self.limit, self._limit_at = self.limit_of(), time.monotonic()
         point = MemoryPoint(
             time=round(time.time(), 3),

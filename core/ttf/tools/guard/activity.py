@@ -10,7 +10,13 @@ from typing import Final
 
 from ttf.machine.memory._linux import children
 from ttf.process import platform
-from ttf.process.activity import bytes_moved, held, ticks
+from ttf.process.activity import (
+    IN_THE_KERNEL,
+    bytes_moved,
+    held,
+    ticks,
+    waits_in_the_kernel,
+)
 from ttf.process.lifeline import is_stopped
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -68,7 +74,9 @@ class Activity:
             return "its CPU use is unknown"
         share = (_ticks(pids) - self._ticks) / _TICKS / max(0.1, self.quiet_s)
         if share < _IDLE:
-            return "it used almost no CPU during this time: it was waiting"
+            text = "it used almost no CPU during this time: it was waiting"
+            stuck = any(waits_in_the_kernel(pid) for pid in pids)
+            return f"{text}; {IN_THE_KERNEL}" if stuck else text
         text = f"it used {share:.0%} of one CPU during this time"
         return f"{text}: it was computing" if share > _COMPUTING else text
 

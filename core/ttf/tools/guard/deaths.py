@@ -10,6 +10,7 @@ from typing import Final
 
 from ttf.incidents.backtrace import NativeStacks
 from ttf.incidents.classify import classify
+from ttf.incidents.code_files import written_since
 from ttf.incidents.death import Death, KilledByUs, ProcessEnd
 from ttf.incidents.disks import full_disks
 from ttf.incidents.facts import signal_name
@@ -174,6 +175,9 @@ class DeathsOfCommand:
             native=native_library(dump or stderr, own.kernel),
             command_ended=self._how(ended),
             hidden=ended.returncode == 0,
+            newer_code=()
+            if end.age_s is None
+            else written_since(end.traceback or "", own.time - end.age_s),
         )
 
     def _how(self, ended: Ended) -> str:
