@@ -17,6 +17,7 @@ from typing import Any, Final
 from chaos.campaign import Case, Fault
 from chaos.foreign import FOREIGN
 from chaos.foreign.case import Foreign
+from chaos.memorygroup import memory_group, why_not as why_no_group
 from chaos.smalldisk import why_not as why_no_mount
 from chaos.verdict import Verdict
 from tests.kit.faulty_run import MINED, FaultyPlace
@@ -46,7 +47,9 @@ def run(case: Case) -> Verdict:
     verdict = Verdict(deaths=1)
     if death.mounts and why_no_mount():
         return Verdict()
-    answer = (_under_guard if death.under == "guard" else _in_a_run)(death, case)
+    if death.memory_mb and why_no_group():
+        return Verdict()
+    answer = _answer(death, case)
     found = answer.incident["class"]
     right = found in death.right
     certain = answer.incident["certain"]
@@ -69,7 +72,15 @@ def run(case: Case) -> Verdict:
     return verdict
 
 
-def _under_guard(death: Foreign, case: Case) -> Answer:
+def _answer(death: Foreign, case: Case) -> Answer:
+    ask = _under_guard if death.under == "guard" else _in_a_run
+    if not death.memory_mb:
+        return ask(death, case, [])
+    with memory_group(death.memory_mb << 20) as group:
+        return ask(death, case, group.prefix)
+
+
+def _under_guard(death: Foreign, case: Case, prefix: Sequence[str]) -> Answer:
     (case.folder / "train.py").write_text(death.code)
     (case.folder / "first.txt").touch()
     _compile(death, case.folder)
@@ -77,9 +88,12 @@ def _under_guard(death: Foreign, case: Case) -> Answer:
     if death.shell:
         line = death.shell.format(python=sys.executable, here=case.folder)
         words = ["bash", "-c", line]
-    own = ["unshare", "-m"] if death.mounts else []  # what it mounts goes with it
+    own = ["unshare", "-m"] if death.mounts and not death.beside else []  # mounts go with it
+    other = ["bash", "-c", death.beside.format(here=case.folder) or ":"]
+    beside = subprocess.Popen(other, start_new_session=True)
     done = subprocess.run(
         [
+            *prefix,
             *own,
             sys.executable,
             "-m",
@@ -99,12 +113,13 @@ def _under_guard(death: Foreign, case: Case) -> Answer:
         timeout=_LONGEST_S,
         check=False,
     )
+    beside.wait()
     return Answer(
         code=done.returncode, incident=_first_incident(case.folder / "watch"), screen=done.stderr
     )
 
 
-def _in_a_run(death: Foreign, case: Case) -> Answer:
+def _in_a_run(death: Foreign, case: Case, prefix: Sequence[str]) -> Answer:
     site = case.world.folder / "site"
     case.world.once("faulty site", lambda: write_site(site))
     data = {name: case.world.data / f"{name}.npz" for name in ("pairs", "bank")}
@@ -117,7 +132,8 @@ def _in_a_run(death: Foreign, case: Case) -> Answer:
         code = death.code.replace("{here}", str(case.folder))
         (place.faults / "act-12").write_text(code)
     try:
-        ended = place.train(settings=settings).wait()
+        joins = prefix[2].partition(" && ")[0] if prefix else ""
+        ended = place.train(settings=settings, before=joins).wait()
     finally:
         place.close()
     return Answer(code=ended.code, incident=_first_incident(ended.run), screen=ended.err)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.foreign.case import Foreign
+from chaos.foreign.fourth_guard import FOURTH_GUARD
+from chaos.foreign.fourth_train import FOURTH_TRAIN
 from chaos.foreign.held_back import HELD_BACK
 from chaos.foreign.second_guard import SECOND_GUARD
 from chaos.foreign.second_train import SECOND_TRAIN
@@ -20,4 +22,6 @@ FOREIGN: Final[tuple[Foreign, ...]] = (
     *SECOND_GUARD,
     *SECOND_WAITING,
     *SECOND_TRAIN,
+    *FOURTH_GUARD,
+    *FOURTH_TRAIN,
 )

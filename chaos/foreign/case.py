@@ -35,6 +35,10 @@ class Foreign:
     """Of the run."""
     mounts: bool = False
     """Only root can do it."""
+    beside: str = ""
+    """A line of shell that runs beside the guard, where nothing ends it; {here} is the folder."""
+    memory_mb: int = 0
+    """How much all processes of it may hold, in a control group of their own; 0: no such group."""
 
     @property
     def cxx(self) -> bool:

@@ -85,14 +85,16 @@ CLASSES: Final[Mapping[str, About]] = {
     "hang": About(
         signature="no progress for longer than the time limit of the phase. `ttf` saves the stacks and "
         "then kills the process. Or: the process ended itself, because other processes of the training "
-        "did not answer (`Watchdog caught collective operation timeout`)",
+        "did not answer (`Watchdog caught collective operation timeout`), or no worker of its loader did "
+        "(`DataLoader timed out`)",
         does=_UNCHANGED,
         remedy=_NATIVE,
     ),
     "killed": About(
         signature="SIGKILL, and no OOM counter increased; or SIGTERM, SIGHUP or a similar signal; or "
         "SIGXFSZ (a limit of file size was reached); or exit code 124 of the program `timeout`; or a "
-        "message of the job scheduler, or of a parent process whose worker is gone",
+        "message of the job scheduler, of torchrun (`SignalException: Process 7 got signal: 1`), or of a "
+        "parent process whose worker is gone",
         does=f"restarts unchanged. Exception: after SIGXFSZ, {_ENDS.format(8)}",
         remedy="if a limit was reached: raise the limit (`ulimit`). If another program or a person sent "
         "the signal: no setting helps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ttf.incidents import error_texts
-from ttf.incidents.rule import COMMAND, EXIT, Rule, When
+from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 EXIT_RULES: Final[tuple[Rule, ...]] = (
     Rule(
@@ -56,6 +56,13 @@ EXIT_RULES: Final[tuple[Rule, ...]] = (
         When(signals=(EXIT,), facts=("failed", "traceback", "finished"), processes=(COMMAND,)),
         "{who} ended with exit code {code}. Shortly before, it wrote this error: {error} Its code "
         "caught that error, so the cause can be different.",
+    ),
+    Rule(
+        "python-error",
+        When(signals=(EXIT,), facts=("failed", "traceback", "told-by-ttf"), processes=OURS),
+        "ttf ended {who_object} {at} because of this error: {error}",
+        certain=True,
+        own_exit_code=True,
     ),
     Rule(
         "python-error",

@@ -154,6 +154,8 @@ class DeathFacts:
             yield "through-a-shell"
         if self._error_class:
             yield "uncaught"
+        if (self.death.error or {}).get("known"):
+            yield "told-by-ttf"
         if self._error_class in _REFUSED_MEMORY:
             yield "refused-memory"
         used = self.death.processor

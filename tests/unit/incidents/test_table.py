@@ -74,7 +74,7 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     *({"process": "command"} | more for more in ({}, {"finished": True}, {"killed_by_us": "hang"})),
     {"process": "command", "killed_by_us": "memory", "reason": "1.7 GB of 1.2 GB"},
     *(
-        {"error": {"class": c, "message": "It is so.", "exit_code": e}}
+        {"error": {"class": c, "message": "It is so.", "exit_code": e, "known": c == "ConfigError"}}
         for c, e in (
             ("DataChanged", 3),
             ("NumericFailure", 4),
