@@ -12,25 +12,14 @@ from typing import Final
 from ttf.errors import ExitCode
 from ttf.incidents import error_texts
 from ttf.incidents.exit_rules import EXIT_RULES
+from ttf.incidents.hang_rules import HANGS_THAT_ENDED_THEMSELVES, HANGS_WE_ENDED
 from ttf.incidents.limit_rules import LIMIT_RULES
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
-from ttf.incidents.remedies import AFTER_A_HANG, AFTER_A_WAIT_FOR_STORAGE
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
     "{who} lost the connection to its supervising process {at}, because code in it closed file "
     "descriptors that it had not opened."
-)
-
-_OTHERS_SILENT: Final = (
-    "{who} waited {at} for other processes of the training, which did not answer in time. Then it "
-    "ended itself. Look for the cause in the output of the other processes: one of them hangs, is "
-    "slow, or has ended."
-)
-
-_LOOK_AT_OTHERS: Final = (
-    "Look at the output of the other processes. What takes long in one of them only: an evaluation?",
-    "If they were only slow, use a longer timeout in init_process_group.",
 )
 
 _TWO_RUNTIMES: Final = (
@@ -48,25 +37,7 @@ _DEVICE_MEMORY: Final = (
 
 RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
-    Rule(
-        "hang",
-        When(killed_by_us=("hang",), facts=("no-stacks", "waits-in-kernel")),
-        "{who} hung {at}: {reason}. ttf could not read its stacks, because the kernel did not let its "
-        "signals through. ttf killed it. Usually a disk or a network file system does not answer in "
-        "such a case.",
-        advice=AFTER_A_WAIT_FOR_STORAGE,
-    ),
-    Rule(
-        "hang",
-        When(killed_by_us=("hang",), facts=("no-stacks",)),
-        "{who} hung {at}: {reason}. ttf could not read its stacks. ttf killed it.",
-        advice=AFTER_A_HANG,
-    ),
-    Rule(
-        "hang",
-        When(killed_by_us=("hang",)),
-        "{who} hung {at}: {reason}. ttf saved its stacks and then killed it.",
-    ),
+    *HANGS_WE_ENDED,
     Rule(
         "memory-limit",
         When(killed_by_us=("memory",), processes=(COMMAND,)),
@@ -208,41 +179,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "{who} met invalid numbers {at}: a value is NaN or infinite.",
         ends_with=ExitCode.NUMERIC,
     ),
-    Rule(
-        "hang",
-        When(text=error_texts.COLLECTIVE_TIMEOUT, signals=(EXIT,), facts=("failed",)),
-        _OTHERS_SILENT,
-        advice=_LOOK_AT_OTHERS,
-    ),
-    Rule(
-        "hang",
-        When(text=error_texts.COLLECTIVE_TIMEOUT, areas=("words", "stderr"), signals=("SIGABRT",)),
-        _OTHERS_SILENT,
-        advice=_LOOK_AT_OTHERS,
-    ),
-    Rule(
-        "hang",
-        When(text=error_texts.LOADER_TIMEOUT, signals=(EXIT,), facts=("failed", "traceback")),
-        "{who} got no batch from the workers of its DataLoader {at} within the time that it allows "
-        "(timeout=), and ended itself: {error} A worker waits for something (a lock, a disk, the "
-        "network, threads that fork did not copy), or is only slow.",
-        advice=(
-            "Look at the stacks of a worker while it waits: py-spy dump --pid PID.",
-            "If the worker was only slow, use a longer timeout.",
-        ),
-    ),
-    Rule(
-        "hang",
-        When(
-            text=error_texts.WATCHDOG,
-            areas=("stderr", "faulthandler"),
-            signals=(EXIT,),
-            facts=("failed",),
-            without=("finished",),
-        ),
-        "{who} made no progress {at}, and a watchdog in its own code ended it "
-        "(faulthandler.dump_traceback_later).",
-    ),
+    *HANGS_THAT_ENDED_THEMSELVES,
     # --- killed for memory: only where a counter says so -------------------------------------------
     Rule(
         "oom-kill",

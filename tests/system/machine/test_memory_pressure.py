@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from tests.kit.memory_group import memory_group
 
-from ttf.machine.memory.limits import limit_in_force
+from ttf.machine.memory import watch
+from ttf.machine.memory.limits import Limit, limit_in_force
 from ttf.machine.memory.tree import Device, Place
 from ttf.machine.memory.watch import Gauge, MemoryCurve, Reading
 
@@ -389,3 +390,23 @@ def test_looking_at_memory_is_light() -> None:
     code = "import sys, ttf.machine.memory.watch; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy", "pydantic", "rich"} & set(done.stdout.split())
+
+
+def test_a_zombie_keeps_the_limit_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel counts a zombie to the top group, which has no limit."""
+    monkeypatch.setattr(watch, "LOOK_AGAIN_S", 0.0)
+    curve = MemoryCurve(os.getpid(), tmp_path / "memory.jsonl")
+    curve.limit_of = lambda: Limit(700, "cgroup /job (memory.max)")
+    curve.look()
+    with child("pass") as ended:
+        ended.kill()
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        curve.limited_pid = ended.pid
+        curve.limit_of = lambda: Limit(900, "physical memory")
+        curve.look()
+    assert (curve.limit.bytes, curve.points[-1].limit) == (700, 700)
+    curve.limited_pid = os.getpid()
+    curve.look()
+    assert curve.limit.bytes == 900
