@@ -271,7 +271,11 @@ def open_store(
     if is_local(uri) and not Path(uri).exists():
         raise _missing(Path(uri))
     store = usable("storage", name).open(uri)
-    _refuse_too_many(store)
+    try:
+        _refuse_too_many(store)
+    except BaseException:
+        store.close()
+        raise
     if missing == "fill" and isinstance(store, FillsMissing):
         store.fill_missing(say or _said_elsewhere)
     return store
@@ -281,7 +285,6 @@ def _refuse_too_many(store: Store) -> None:
     # Each array costs about a millisecond wherever all are looked at, and a name takes 100 bytes.
     count = len(store.names())
     if count > _MOST_ARRAYS:
-        store.close()
         raise BadData(
             f"{store.uri} has {count:,} arrays; ttf reads files with at most {_MOST_ARRAYS:,}.",
             hint="Store the vectors of all queries, or of all documents, as the rows of one array.",

@@ -71,7 +71,7 @@ def _value(key: str, value: Any) -> Any:
         return _size(value)
     number = int(value)
     if not 0 <= number <= 10**6:
-        raise ValueError(f"must be 0 to 1,000,000, not {number}")
+        raise ValueError("must be 0 to 1,000,000")
     return number
 
 
