@@ -99,6 +99,10 @@ def _inspect(store: Store, full: bool) -> Inspection:
     seen = Inspection(store.uri, store.container, [], [], [])
     for name in store.names():
         seen.arrays.append(_array(store, name, full, seen))
+    others = list(getattr(store, "left_out", ()))
+    if others:
+        verb = "is no array" if len(others) == 1 else "are no arrays"
+        seen.notes.append(f"{', '.join(others)} {verb} of numbers; ttf does not read such columns.")
     seen.problems += _shape_problems({a.name: a for a in seen.arrays})
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):
