@@ -83,11 +83,14 @@ class TableStore:
         return self._sources[name]
 
     def text(self, name: str) -> NDArray[np.str_]:
+        return np.concatenate([np.empty(0, "U1"), *self.text_blocks(name)])
+
+    def text_blocks(self, name: str) -> Iterator[NDArray[np.str_]]:
+        """The strings of a column, some at a time."""
         field, files = self._column(name)
         if not is_text(field.type):
             raise BadData(f"{self.uri}: the array {name!r} holds no strings.")
-        where, found = f"{self.uri}: the array {name!r}", np.empty(0, "U1")
-        parts, start = [found], 0
+        where, start = f"{self.uri}: the array {name!r}", 0
         pieces = _pieces(files, name, PIECE_BYTES // _TEXT_ROWS)
         for number in range(len(pieces.bounds) - 1):
             values = text_of(pieces.piece(number), start, where)
@@ -97,9 +100,8 @@ class TableStore:
                     f"{where}: a string has {longest:,} characters, which is too long for an id.",
                     hint="ttf reads strings only as ids of documents.",
                 )
-            parts.append(np.array(values, "U" if values else "U1"))
+            yield np.array(values, "U" if values else "U1")
             start += len(values)
-        return np.concatenate(parts)
 
     def describe(self, name: str) -> Mapping[str, Any]:
         field, files = self._column(name)

@@ -170,10 +170,9 @@ def test_settings_alone_and_a_file_alone_give_one_run_that_is_evaluated_and_sear
     plugins = manifest["numeric"]["plugins"]
     assert plugins["tower.decay"] == "ttf-tower-decay 0.2.0"
     assert plugins["miner.usearch"] == "ttf-miner-usearch 0.1.0"
-    assert plugins["storage.parquet"].startswith("ttf-storage-parquet ")
     written = (by_file / "run.toml").read_text()
     assert 'name = "decay"' in written and "half_life = 4.0" in written
-    assert 'name = "usearch"' in written
+    assert 'name = "usearch"' in written and f'storage = "{THEIRS}"' in written
     assert "connectivity = 16" in written and 'dtype = "f16"' in written
 
 
