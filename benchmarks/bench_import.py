@@ -41,7 +41,8 @@ def write(path: Path, gigabytes: float) -> int:
             offsets = pa.array(np.arange(0, count * DIM + 1, DIM, dtype=np.int32))
             lists = pa.ListArray.from_arrays(offsets, values)
             ids = pa.array([f"document-{n}" for n in range(start, start + count)])
-            writer.write_table(pa.table([ids, lists], schema=schema), row_group_size=1 << 20)
+            batch = pa.record_batch([ids, lists], schema=schema)
+            writer.write_batch(batch, row_group_size=1 << 20)  # one group grows over many batches
     return rows
 
 
