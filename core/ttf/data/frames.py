@@ -111,7 +111,7 @@ def _holds_numbers(column: Any) -> bool:
 
 def _holds_text(column: Any) -> bool:
     kind = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
-    if kind.startswith(("str", "large_string", "string", "categor", "dictionary")):
+    if kind.startswith(("str", "large_string", "string", "category", "categorical", "dictionary")):
         return True
     first = column.iloc[0] if kind == "object" and len(column) else None
     return isinstance(first, str)
