@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ttf.commands.data_import import import_command
 from ttf.commands.data_inspect import inspect_command, verify_command
 from ttf.commands.data_make import synth_command
 from ttf.commands.data_rewrite import convert_command, subset_command
@@ -12,6 +13,7 @@ _EPILOG = """\b
 Examples:
   ttf data inspect pairs.npz                      shows its content and its problems
   ttf data convert packed.npz plain.npz           uncompressed, so that it can be mapped
+  ttf data import docs.faiss --out data/docs      vectors from other containers
   ttf data synth --out data/demo                  a data set for tests
   ttf data subset pairs.npz small.npz --train 1000
   ttf data verify bank.zarr                       reads the whole file once"""
@@ -19,7 +21,14 @@ Examples:
 
 @click.group(
     epilog=_EPILOG,
-    commands=[inspect_command, verify_command, convert_command, synth_command, subset_command],
+    commands=[
+        inspect_command,
+        verify_command,
+        convert_command,
+        import_command,
+        synth_command,
+        subset_command,
+    ],
 )
 def command() -> None:
-    """Inspect, convert, create, cut and check vector files (.npz, .npy, .zarr)."""
+    """Inspect, convert, import, create, cut and check vector files (.npz, .npy, .zarr, .parquet)."""

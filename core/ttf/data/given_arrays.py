@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DType
 from ttf.data.convert import check_range
+from ttf.data.frames import columns_of, plain, stacked
 from ttf.data.sources import GivenRows
 from ttf.data.text_arrays import put_text
 from ttf.data.vectors import numpy_dtype
@@ -27,6 +28,9 @@ def write_given(given: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _written(role: str, value: Any, path: Path) -> str:
+    if not isinstance(value, Mapping):
+        found = columns_of(value)
+        value = value if found is None else found
     if role == "pairs" and not isinstance(value, Mapping):
         raise ConfigError(
             f"pairs= takes a path or several arrays, not one value of type {type(value).__name__}.",
@@ -53,6 +57,7 @@ def _written(role: str, value: Any, path: Path) -> str:
 
 def _arrays(named: Mapping[Any, Any], role: str) -> dict[str, NDArray[Any]]:
     """By name; sequences of different lengths are padded, with their lengths as one more array."""
+    named = {str(name): plain(value, _said(role, str(name))) for name, value in named.items()}
     # Both splits must have sequences of one length.
     longest = {kind: _longest(named, kind, rank) for kind, rank in (("X", 2), ("seq", 1))}
     found: dict[str, NDArray[Any]] = {}
@@ -180,7 +185,9 @@ def as_numpy(value: Any, where: str) -> NDArray[Any]:
             value = value.detach().cpu()
             if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
                 value = value.float()
-        array = np.asarray(value)
+        array = np.asarray(plain(value, where))
+        if _is_column_of_vectors(array):
+            array = stacked(array, where)
     except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise BadData(
             f"{where} cannot be read as one array of numbers: {error}",
@@ -216,11 +223,15 @@ def _as_numbers(value: Any, array: NDArray[Any]) -> str:
     if array.dtype.kind == "c":
         return "Give real numbers, for example numpy.hstack([array.real, array.imag])."
     if array.dtype.kind == "O" and array.ndim == 1 and array.size:
-        if hasattr(array.flat[0], "__len__"):
-            return 'If each row is a vector, as in a column of a frame: numpy.stack(df["vec"]).'
     elif array.dtype.kind == "O" and array.ndim > 1:
         return 'If all values are numbers: array.astype("float32"), or df.to_numpy("float32").'
     return ""
+
+
+def _is_column_of_vectors(array: NDArray[Any]) -> bool:
+    if array.dtype.kind != "O" or array.ndim != 1 or not array.size:
+        return False
+    return hasattr(array[0], "__len__") and not isinstance(array[0], str | bytes | Mapping)
 
 
 def _dtype(array: NDArray[Any]) -> DType:

@@ -104,6 +104,10 @@ def _inspect(store: Store, full: bool) -> Inspection:
         problem = f"{store.uri} holds a sparse matrix, whose rows ttf cannot read."
         seen.problems, seen.hints = [problem], [foreign_content(store)]
         return seen
+    others = list(getattr(store, "left_out", ()))
+    if others:
+        verb = "is no array" if len(others) == 1 else "are no arrays"
+        seen.notes.append(f"{', '.join(others)} {verb} of numbers; ttf does not read such columns.")
     seen.problems += _shape_problems({a.name: a for a in seen.arrays})
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):

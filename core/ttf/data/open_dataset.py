@@ -6,7 +6,7 @@ positives must be found by value. Every problem names the file, the array and th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
@@ -29,7 +29,7 @@ from ttf.data.items import Items
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.val_split import draw_val
-from ttf.data.vectors import RowView
+from ttf.data.vectors import RowView, SlowRows
 from ttf.errors import ArrayMissing, BadData, ConfigError
 from ttf.host.plugins import is_local, open_store, storage_for
 from ttf.text.shell import quoted
@@ -152,7 +152,23 @@ class Opening:
         """Bank, training pairs and validation pairs; this object keeps the open stores."""
         bank, train, val = self.bank, self.split("train"), self.split("val")
         _same_inputs(self.pairs, train.queries, val.queries)
+        self._note_slow_rows(bank.bank, *self._query_rows(train))
         return Dataset(**vars(bank), train=train, val=val, val_drawn=self.val_drawn)
+
+    def _query_rows(self, train: Split) -> Iterator[VectorSource]:
+        yield train.queries.source
+        if train.queries.source.name.startswith("seq"):
+            yield self.context
+
+    def _note_slow_rows(self, *sources: VectorSource) -> None:
+        for source in sources:
+            if isinstance(source, SlowRows) and source.slow_rows:
+                path = Path(source.uri)
+                into = path.with_name(f"{path.name.split('.')[0]}.npz")
+                self.notes.append(
+                    f"{source.slow_rows} Convert it once: "
+                    f"ttf data convert {quoted(source.uri)} {quoted(str(into))}"
+                )
 
     def split(self, name: Literal["train", "val"]) -> Split:
         """The usable pairs of one split."""

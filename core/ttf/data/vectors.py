@@ -239,6 +239,16 @@ class ReadsAhead(Protocol):
         ...
 
 
+@runtime_checkable
+class SlowRows(Protocol):
+    """Optional for a `VectorSource`: one that must decode much to get a single row."""
+
+    @property
+    def slow_rows(self) -> str:
+        """A sentence for the user of a run that reads random rows; empty if that is fast."""
+        ...
+
+
 class _View:
     def __init__(self, source: VectorSource, shape: tuple[int, ...], dtype: DType) -> None:
         self.source = source

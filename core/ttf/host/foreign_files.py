@@ -27,19 +27,9 @@ _TEXT: Final = (
 # {source} is the file as a literal of Python.
 _LINES: Final = {
     "table": "pandas.read_csv({source}).to_numpy()",
-    "parquet": "numpy.stack(pandas.read_parquet({source})['COLUMN'])",
-    "torch": "torch.load({source}, weights_only=True).numpy()",
-    "faiss": "(lambda index: index.reconstruct_n(0, index.ntotal))(faiss.read_index({source}))",
-    "hdf5": "h5py.File({source})['DATASET'][:]",
-    "safetensors": "safetensors.numpy.load_file({source})['NAME']",
 }
 _NEEDS: Final = {
     "table": "pandas",
-    "parquet": "pandas",
-    "torch": "torch",
-    "faiss": "faiss",
-    "hdf5": "h5py",
-    "safetensors": "safetensors.numpy",
 }
 _BY_ENDING: Final = {
     ".csv": ("a table as text", "table"),
@@ -48,14 +38,15 @@ _BY_ENDING: Final = {
     ".json": ("text", ""),
     ".jsonl": ("text", ""),
     ".ndjson": ("text", ""),
-    ".parquet": ("a Parquet table", "parquet"),
-    ".pt": ("a file of torch", "torch"),
-    ".pth": ("a file of torch", "torch"),
-    ".faiss": ("a FAISS index", "faiss"),
-    ".index": ("probably a FAISS index", "faiss"),
-    ".h5": ("an HDF5 file", "hdf5"),
-    ".hdf5": ("an HDF5 file", "hdf5"),
-    ".safetensors": ("a file of safetensors", "safetensors"),
+    ".pt": ("a file of torch", "import"),
+    ".pth": ("a file of torch", "import"),
+    ".faiss": ("a FAISS index", "import"),
+    ".index": ("probably a FAISS index", "import"),
+    ".h5": ("an HDF5 file", "import"),
+    ".hdf5": ("an HDF5 file", "import"),
+    ".fvecs": ("a file of vectors in the format fvecs", "import"),
+    ".bvecs": ("a file of vectors in the format bvecs", "import"),
+    ".ivecs": ("a file of row numbers in the format ivecs", "import"),
     ".pkl": ("a pickle, which can execute code when it is loaded", "pickle"),
     ".pickle": ("a pickle, which can execute code when it is loaded", "pickle"),
 }
@@ -73,6 +64,8 @@ def recognized(uri: str) -> Foreign | None:
     what, kind = known
     if kind in _LINES:
         return Foreign(what=what, do=_by_line(path, kind, is_text=kind == "table"))
+    if kind == "import":
+        return Foreign(what=what, do=_by_import(path))
     if kind == "pickle":
         return Foreign(what=what, do="Save the arrays where they were made, with numpy.savez.")
     return Foreign(what=what, do=_TEXT)
@@ -87,6 +80,14 @@ def _folder(path: Path) -> Foreign | None:
     if all((path / name).exists() for name in _BEIR):
         return Foreign(what="a data set of texts in the format of BEIR", do=_TEXT)
     return None
+
+
+def _by_import(path: Path) -> str:
+    out = path.name.split(".")[0] or "imported"
+    return (
+        f"Import it once: ttf data import {quoted(str(path))} --out {quoted(out)}. Then train on what "
+        f"lies in that folder."
+    )
 
 
 def _by_line(path: Path, kind: str, *, is_text: bool) -> str:

@@ -208,8 +208,8 @@ _OUTPUT_HINT: Final = (
 def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str:
     """The name of the storage plugin for a uri; ConfigError if none claims it.
 
-    First by the ending: of ttf's own plugins, then of third parties (`parquet` reads
-    `bank.parquet`, so nothing else is imported for that). Then ttf's own plugins look at what lies
+    First by the ending: of ttf's own plugins, then of third parties (`rows` reads `bank.rows` and
+    `rows://...`, so nothing else is imported for that). Then ttf's own plugins look at what lies
     there. `output`: for the message, a file to write; `--storage` does not help there.
     """
     if storage != "auto":
@@ -222,7 +222,8 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
             return factory.name
     strangers = sorted({p.name for p in of_kind("storage") if not p.ours}, key=len)
     for name in reversed(strangers):  # zarr.gz before gz
-        if file.endswith(f".{name}") and _loaded(name).claims(uri):
+        named = file.endswith(f".{name}") or file.startswith(f"{name}://")
+        if named and _loaded(name).claims(uri):
             return name
     for factory in factories:
         if factory.claims(uri):

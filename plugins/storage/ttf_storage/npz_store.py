@@ -1,8 +1,7 @@
-"""`.npz` and `.npy` files and folders of `.npy` files, mapped where they lie, and an aligned streaming writer."""
+"""`.npz` files, mapped where they lie, and an aligned streaming writer."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ttf import Availability, ConfigError, NoOptions, StorageFactory, Store, StoreWriter, hookimpl
@@ -13,13 +12,13 @@ class NpzStorage:
 
     name = "npz"
     options_type: type[Any] = NoOptions
-    suffixes: tuple[str, ...] = (".npz", ".npy")
+    suffixes: tuple[str, ...] = (".npz",)
 
     def availability(self) -> Availability:
         return Availability(ok=True)
 
     def claims(self, uri: str) -> bool:
-        return uri.lower().endswith(self.suffixes) or _is_npy_folder(uri)
+        return uri.lower().endswith(self.suffixes)
 
     def open(self, uri: str) -> Store:
         if "://" in uri:
@@ -31,10 +30,10 @@ class NpzStorage:
                     "read from URLs."
                 ),
             )
-        if _is_npy_folder(uri):
-            from ttf_storage._npy_folder import NpyFolder
+        from ttf_storage.npy_store import NpyStorage, is_npy_folder
 
-            return NpyFolder(uri)
+        if is_npy_folder(uri):  # of a configuration that is older than the storage `npy`
+            return NpyStorage().open(uri)
         from ttf_storage._npz_reader import NpzStore
 
         return NpzStore(uri)
@@ -45,20 +44,10 @@ class NpzStorage:
                 f"{uri}: .npz and .npy files can be written only to local paths, not to URLs.",
                 hint="Write a local file, then upload it.",
             )
-        if _is_npy_folder(uri):
-            raise ConfigError(
-                f"{uri} is a folder of .npy files, which ttf only reads.",
-                hint="Choose an output that ends in .npz.",
-            )
-        from ttf_storage._npz_writer import NpyWriter, NpzWriter
+        from ttf_storage._npz_writer import NpzWriter
+        from ttf_storage.npy_store import NpyStorage
 
-        return NpyWriter(uri) if uri.lower().endswith(".npy") else NpzWriter(uri)
-
-
-def _is_npy_folder(uri: str) -> bool:
-    """Whether the uri is a local folder with .npy files."""
-    path = Path(uri)
-    return "://" not in uri and path.is_dir() and any(True for _ in path.glob("[!.]*.npy"))
+        return NpyStorage().create(uri) if uri.lower().endswith(".npy") else NpzWriter(uri)
 
 
 @hookimpl

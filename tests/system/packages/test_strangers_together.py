@@ -20,11 +20,13 @@ STRANGERS = (
 )
 SYNTH = ("--pairs", "192", "--val", "64", "--bank", "400", "--dim", "16", "--seq-len", "4")
 CLAIMED = "ttf-miner-usearch:usearch"
+THEIRS = "ttf-storage-parquet:parquet"  # ttf has a storage of this name
 
 RUN_TOML = """
 [data]
 pairs = "pairs.parquet"
 bank = "bank.parquet"
+storage = "ttf-storage-parquet:parquet"
 
 [tower.query]
 name = "decay"
@@ -46,6 +48,7 @@ batch_size = 64
 SETTINGS = (
     "data.pairs=pairs.parquet",
     "data.bank=bank.parquet",
+    f"data.storage={THEIRS}",
     "tower.query.name=decay",
     "tower.query.half_life=4.0",
     "miner.name=usearch",
@@ -88,7 +91,10 @@ def data(strangers: FreshEnvironment, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("data")
     done = strangers.ttf(
         ["data", "synth", "--out", folder, *SYNTH],
-        *(["data", "convert", f"{name}.npz", f"{name}.parquet"] for name in ("pairs", "bank")),
+        *(
+            ["data", "convert", f"{name}.npz", f"{name}.parquet", "--to-storage", THEIRS]
+            for name in ("pairs", "bank")
+        ),
         cwd=folder,
     )
     assert done.code == 0, done.err
@@ -131,8 +137,9 @@ def test_what_was_converted_comes_back_bit_for_bit(
     names = ("pairs", "bank")
     commands: list[list[str | Path]] = []
     for name in names:
-        commands.append(["data", "verify", f"{name}.parquet"])
-        commands.append(["data", "convert", f"{name}.parquet", tmp_path / f"{name}.npz"])
+        theirs = [f"{name}.parquet", "--storage", THEIRS]
+        commands.append(["data", "verify", *theirs])
+        commands.append(["data", "convert", *theirs, tmp_path / f"{name}.npz"])
     done = strangers.ttf(*commands, cwd=data)
     assert done.code == 0, done.err
     for name in names:
@@ -165,7 +172,7 @@ def test_settings_alone_and_a_file_alone_give_one_run_that_is_evaluated_and_sear
     assert plugins["miner.usearch"] == "ttf-miner-usearch 0.1.0"
     written = (by_file / "run.toml").read_text()
     assert 'name = "decay"' in written and "half_life = 4.0" in written
-    assert 'name = "usearch"' in written
+    assert 'name = "usearch"' in written and f'storage = "{THEIRS}"' in written
     assert "connectivity = 16" in written and 'dtype = "f16"' in written
 
 

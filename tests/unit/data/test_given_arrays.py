@@ -74,7 +74,7 @@ BAD = [
     ({"X_train": [STEPS[0], STEPS[1, :0]]}, "One of them is empty", ""),
     ({"pos_train": [[1.5, 2.0], [3]]}, "The array pos_train: row 0 has the type float64", ""),
     ({"Y_train": [[1.0, 2.0], [3.0]]}, "The array Y_train cannot be read as one array", "same shape"),
-    ({"X_train": as_objects(list(X_TRAIN))}, "has the type object", "numpy.stack"),
+    ({"X_train": as_objects([X_TRAIN[0], X_TRAIN[1, :2]])}, "row 1 has the shape", "same length"),
     ({"X_train": (9 * X_TRAIN).astype(np.int8)}, "The array X_train has the type int8",
      'array.astype("float32")'),
     ({"X_train": X_TRAIN.astype(np.float64) * 1e200}, "The array X_train: row 0", "Scale the vectors."),

@@ -141,13 +141,13 @@ def test_views_and_unit_rows_have_fingerprints_of_their_own(tmp_path: Path) -> N
 
 
 def test_the_plugin_follows_from_the_ending_or_from_what_lies_there(tmp_path: Path) -> None:
-    assert storage_for("a/bank.NPZ") == storage_for("bank.npy") == "npz"
+    assert storage_for("a/bank.NPZ") == "npz" and storage_for("bank.npy") == "npy"
     assert storage_for("bank.zarr/") == storage_for("s3://bucket/bank.zarr") == "zarr"
     writer = create_store(str(tmp_path / "folder"), "zarr")
     writer.array("vectors", (1, 1), "float32").append(np.ones((1, 1), np.float32))
     writer.commit()
     assert storage_for(str(tmp_path / "folder")) == "zarr"
-    with pytest.raises(ConfigError, match=r"Known endings: \.npy, \.npz, \.zarr"):
+    with pytest.raises(ConfigError, match=r"Known endings: .*\.npy, \.npz, .*\.zarr"):
         storage_for("bank.unknown")
     with pytest.raises(UnknownName, match="Did you mean 'zarr'"):
         storage_for("bank.npz", "zar")

@@ -26,7 +26,7 @@ ROWS: NDArray[np.float32] = np.arange(60_000, dtype=np.float32).reshape(10_000, 
 
 
 class TestParquet(StoreTests):
-    name = "parquet"
+    name = "ttf-storage-parquet:parquet"  # `parquet` alone is a storage of ttf itself
 
 
 def written(path: Path, **arrays: NDArray[np.float32]) -> Path:

@@ -1,0 +1,98 @@
+"""HDF5 files, above all those of ann-benchmarks: train, test and neighbors."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.contracts import DType
+from ttf.data.vectors import numpy_dtype
+from ttf.errors import BadData, PluginUnavailable
+from ttf.tools.import_.columns import Column, Input, InputFile, fitting
+
+ENDINGS: Final = (".h5", ".hdf5", ".hdf")
+INSTALL: Final = 'pip install "twotower[hdf5]"'
+_READ_AS: Final[dict[str, DType]] = {
+    "float64": "float32", "float32": "float32", "float16": "float16", "int8": "int32",
+    "uint8": "uint8", "int16": "int32", "uint16": "int32", "int32": "int32", "uint32": "int64",
+    "int64": "int64", "uint64": "int64",
+}  # fmt: skip
+
+
+def open_hdf5(path: Path) -> Input:
+    if importlib.util.find_spec("h5py") is None:
+        raise PluginUnavailable(
+            f"{path} is an HDF5 file, and the h5py library is not installed.", hint=INSTALL
+        )
+    import h5py
+
+    file = InputFile(path)  # refuses devices and pipes
+    try:
+        opened = h5py.File(path, "r")
+    except OSError as error:
+        file.close()
+        why = str(error).splitlines()[0][:200]
+        raise BadData(
+            f"{path} is damaged, truncated, or no HDF5 file: {why}", hint="Copy it again."
+        ) from error
+
+    def close() -> None:
+        opened.close()
+        file.close()
+
+    try:
+        columns: dict[str, Column] = {}
+
+        # Follows no link to another file.
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset) and (column := _column(path, name, item)):
+                columns[name] = column
+
+        opened.visititems(visit)
+        distance = str(opened.attrs.get("distance", ""))
+    except BaseException as error:
+        close()
+        if isinstance(error, OSError | RuntimeError | KeyError | ValueError):
+            raise BadData(f"{path} is damaged: {error}", hint="Copy it again.") from error
+        raise
+    roles = {"vectors": "train", "queries": "test", "positives": "neighbors"}
+    notes = []
+    if distance not in ("", "angular", "dot", "cosine"):
+        notes.append(
+            f"The neighbors were found by the distance {distance!r}; ttf compares by inner product, of "
+            "vectors that it scales to length one."
+        )
+    return Input(
+        uri=str(path),
+        what="an HDF5 file",
+        columns=columns,
+        identity=file.identity(),
+        check_unchanged=file.check_unchanged,
+        close=close,
+        defaults=roles if all(name in columns for name in roles.values()) else {},
+        notes=tuple(notes),
+    )
+
+
+def _column(path: Path, name: str, dataset: Any) -> Column | None:
+    dtype = _READ_AS.get(dataset.dtype.name)
+    if dtype is None or not dataset.shape or dataset.external or dataset.is_virtual:
+        return None
+    held = numpy_dtype(dtype)
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        try:
+            rows = np.asarray(dataset[start:stop])
+        except (OSError, RuntimeError, ValueError) as error:
+            raise BadData(
+                f"{path}: the data set {name!r} is damaged at row {start} or later: "
+                f"{str(error)[:200]}",
+                hint="Copy the file again.",
+            ) from error
+        return fitting(rows, held, start, f"{path}: {name}")
+
+    return Column(name, tuple(map(int, dataset.shape)), dtype, read)

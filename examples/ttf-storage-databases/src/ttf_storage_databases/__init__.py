@@ -1,0 +1,1 @@
+"""Storages for `ttf`, found through their entry points."""

@@ -1,0 +1,298 @@
+"""What others wrote arrives bit for bit; what is damaged is one error; who is killed goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ttf.data.inspect import verify
+from ttf.data.vectors import from_float32
+from ttf.errors import ConfigError, TtfError
+from ttf.host.plugins import open_store
+from ttf.tools.import_ import carry_out
+from ttf.tools.import_.roles import Wanted
+from ttf.tools.import_.run import import_vectors
+
+RNG = np.random.default_rng(5)
+BANK = RNG.standard_normal((700, 8)).astype(np.float32)
+QUERIES = RNG.standard_normal((60, 8)).astype(np.float32)
+NEAREST = np.argsort(-(QUERIES @ BANK.T), axis=1)[:, :10].astype(np.int32)
+TEXT_IDS = np.array([f"dök-{n}" for n in range(700)])
+
+
+def vecs(path: Path, rows: Any) -> Path:
+    lengths = np.full((len(rows), 1), rows.shape[1], "<i4")
+    parts = [np.concatenate([lengths[i].view("u1"), rows[i].view("u1")]) for i in range(len(rows))]
+    path.write_bytes(np.concatenate(parts).tobytes())
+    return path
+
+
+def array(folder: Path, name: str) -> Any:
+    store = open_store(str(folder))
+    if str(store.describe(name)["dtype"])[:2] in ("|S", "<U") or name == "text":
+        return store.text(name)  # type: ignore[attr-defined]
+    return np.array(store.source(name).read(0, store.source(name).shape[0]))
+
+
+def test_a_file_of_ann_benchmarks_becomes_pairs_and_bank(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(tmp_path / "glove.hdf5", "w") as file:
+        file.create_dataset("train", data=BANK, chunks=(64, 8), compression="gzip")
+        file["test"], file["neighbors"] = QUERIES, NEAREST
+        file["distances"] = np.zeros((60, 10), np.float32)
+        file["elsewhere"] = h5py.ExternalLink("/etc/passwd", "/x")
+        file.attrs["distance"] = "euclidean"
+    made = import_vectors(
+        str(tmp_path / "glove.hdf5"), tmp_path / "out", wanted=Wanted(num_positives=3)
+    )
+    np.testing.assert_array_equal(array(tmp_path / "out" / "bank", "vectors"), BANK)
+    np.testing.assert_array_equal(array(tmp_path / "out" / "pairs", "X_train"), QUERIES)
+    np.testing.assert_array_equal(array(tmp_path / "out" / "pairs", "pos_train"), NEAREST[:, :3])
+    assert "euclidean" in made.notes[0] and not verify(made.bank).problems
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["bank", "import.json", "pairs"]
+    assert sorted(p.name for p in (tmp_path / "out" / "bank").iterdir()) == ["vectors.npy"]
+
+
+def test_a_folder_of_texmex_is_base_queries_and_truth(tmp_path: Path) -> None:
+    folder = tmp_path / "sift"
+    folder.mkdir()
+    octets = RNG.integers(0, 256, (90, 8)).astype(np.uint8)
+    vecs(folder / "sift_base.bvecs", octets)
+    vecs(folder / "sift_query.fvecs", QUERIES)
+    vecs(folder / "sift_groundtruth.ivecs", NEAREST % 90)
+    import_vectors(str(folder), tmp_path / "out")
+    found = array(tmp_path / "out" / "bank", "vectors")
+    assert found.dtype == np.float16
+    np.testing.assert_array_equal(found.astype(np.uint8), octets)
+    np.testing.assert_array_equal(array(tmp_path / "out" / "pairs", "X_train"), QUERIES)
+    assert array(tmp_path / "out" / "pairs", "pos_train").shape == (60, 1)
+
+
+@pytest.mark.parametrize("kind", ["FlatIP", "FlatL2", "IDMap", "IDMap2"])
+def test_a_flat_index_gives_what_faiss_gives(kind: str, tmp_path: Path) -> None:
+    faiss = pytest.importorskip("faiss", reason="faiss is not installed")
+    index = (faiss.IndexFlatL2 if kind == "FlatL2" else faiss.IndexFlatIP)(8)
+    ids = np.arange(700) * 7 + 10**10
+    if kind.startswith("IDMap"):
+        outer = faiss.IndexIDMap(index) if kind == "IDMap" else faiss.IndexIDMap2(index)
+        outer.add_with_ids(BANK, ids)
+    else:
+        outer = index
+        outer.add(BANK)
+    faiss.write_index(outer, str(tmp_path / "a.faiss"))
+    made = import_vectors(str(tmp_path / "a.faiss"), tmp_path / "out")
+    bank = tmp_path / "out" / "bank"
+    np.testing.assert_array_equal(array(bank, "vectors"), index.reconstruct_n(0, 700))
+    if kind.startswith("IDMap"):
+        np.testing.assert_array_equal(array(bank, "ids"), ids)
+    assert bool(made.notes) == (kind == "FlatL2")
+    faiss.write_index(faiss.index_factory(8, "SQ8"), str(tmp_path / "sq.faiss"))
+    with pytest.raises(TtfError, match="no flat FAISS index: it holds 'IxSQ'"):
+        import_vectors(str(tmp_path / "sq.faiss"), tmp_path / "other")
+
+
+def test_tensors_are_imported_and_nothing_else_is_loaded(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = {"vectors": torch.from_numpy(BANK).bfloat16(), "ids": torch.arange(700), "note": "x"}
+    torch.save(tensors, tmp_path / "a.pt")
+    torch.save(torch.from_numpy(QUERIES.astype(np.float64)), tmp_path / "q.pt")
+    vecs(tmp_path / "truth.ivecs", NEAREST)
+    import_vectors(
+        str(tmp_path / "a.pt"), tmp_path / "out", queries=str(tmp_path / "q.pt"),
+        positives=str(tmp_path / "truth.ivecs"),
+    )  # fmt: skip
+    store = open_store(str(tmp_path / "out" / "bank"))
+    assert store.source("vectors").dtype == "bfloat16"
+    np.testing.assert_array_equal(
+        store.source("vectors").read(0, 700), from_float32(BANK, "bfloat16")
+    )
+    np.testing.assert_array_equal(array(tmp_path / "out" / "pairs", "X_train"), QUERIES)
+    torch.save({"a": Path("/")}, tmp_path / "evil.pt")
+    with pytest.raises(TtfError, match="holds more than tensors"):
+        import_vectors(str(tmp_path / "evil.pt"), tmp_path / "other")
+
+
+def test_a_table_keeps_its_ids_and_its_other_columns_stay(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = pa.table(
+        {"doc_id": TEXT_IDS, "emb": list(BANK), "emb2": list(BANK), "text": ["t"] * 700}
+    )
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=100)
+    with pytest.raises(TtfError, match=r"several arrays of vectors.*emb 700x8 float32") as refused:
+        import_vectors(str(tmp_path / "t.parquet"), tmp_path / "out")
+    assert refused.value.hint == "Name one: --vectors emb"
+    wanted = Wanted(vectors="emb", dtype="float16")
+    import_vectors(str(tmp_path / "t.parquet"), tmp_path / "out", wanted=wanted)
+    bank = tmp_path / "out" / "bank"
+    np.testing.assert_array_equal(array(bank, "vectors"), BANK.astype(np.float16))
+    assert open_store(str(bank)).text("ids").tolist() == TEXT_IDS.tolist()  # type: ignore[attr-defined]
+    assert not verify(str(bank)).problems
+    again = import_vectors(str(tmp_path / "t.parquet"), tmp_path / "out", wanted=wanted)
+    assert again.resumed_at == 0
+    with pytest.raises(ConfigError, match="already contains bank, import.json of something else"):
+        import_vectors(str(tmp_path / "t.parquet"), tmp_path / "out", wanted=Wanted(vectors="emb2"))
+    with pytest.raises(TtfError, match="no array 'emv'"):
+        import_vectors(str(tmp_path / "t.parquet"), tmp_path / "new", wanted=Wanted(vectors="emv"))
+    assert not (tmp_path / "new").exists()
+
+
+def flat(rows: int, dim: int, numbers: int, kind: bytes = b"IxFI", payload: int = 64) -> bytes:
+    return kind + struct.pack("<iqqqBiQ", dim, rows, 1, 1, 1, 0, numbers) + bytes(payload)
+
+
+DAMAGED: dict[str, tuple[bytes, str]] = {
+    "short.fvecs": (struct.pack("<i2f", 2, 1, 2)[:-1], "is truncated"),
+    "empty.fvecs": (b"", "is empty"),
+    "huge.fvecs": (struct.pack("<i", 2**30) + bytes(60), "begins with the row length"),
+    "minus.ivecs": (struct.pack("<i", -5) + bytes(60), "begins with the row length -5"),
+    "ragged.fvecs": (struct.pack("<i2fi2f", 2, 1, 2, 3, 1, 2), "row 1 has the length 3"),
+    "rows.faiss": (flat(2**50, 4, 16), "its header declares"),
+    "numbers.faiss": (flat(4, 4, 2**60), "declares 4 rows of 4"),
+    "cut.faiss": (flat(4, 4, 16, payload=60), "should have"),
+    "tail.faiss": (flat(4, 4, 16, payload=70), "should have"),
+    "head.faiss": (b"IxFI\0\0", "its header is cut"),
+    "other.faiss": (b"\x89PNG" + bytes(50), "no flat FAISS index"),
+    "ids.faiss": (flat(4, 4, 0, b"IxMp", 0)[:-8] + flat(4, 4, 16), "ends too early"),
+    "no.hdf5": (b"nothing of HDF5", "no HDF5 file"),
+    "no.pt": (b"no torch", "no file of torch"),
+    "no.parquet": (b"PAR1 and no more PAR1", "damaged"),
+    "no.arrow": (b"ARROW1\0\0 and no more", "damaged"),
+    "no.safetensors": (b"\xff" * 40, "no safetensors file"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_one_error_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    content, said = DAMAGED[name]
+    (tmp_path / name).write_bytes(content)
+    if name.endswith(".hdf5"):
+        pytest.importorskip("h5py", reason="h5py is not installed")
+    with pytest.raises(TtfError, match=said) as refused:
+        import_vectors(str(tmp_path / name), tmp_path / "out")
+    assert int(refused.value.exit_code) in (2, 3) and refused.value.hint
+    assert not (tmp_path / "out" / "bank").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"positives": "none-such"}, "without --queries"),
+        ({"queries": "q.fvecs", "positives": "far.ivecs"}, r"row 2: the positive 9999 is no row"),
+        ({"queries": "q.fvecs", "positives": "few.ivecs"}, r"60 queries .* 59 rows of positives"),
+        ({"queries": "thin.fvecs", "positives": "truth.ivecs"}, "the queries have 4"),
+        ({"queries": "q.fvecs", "positives": "truth.ivecs", "wanted": Wanted(num_positives=11)},
+         "10 row numbers for each query, but 11"),
+        ({"wanted": Wanted(ids="vectors")}, "ids must be whole numbers or strings"),
+        ({"wanted": Wanted(dtype="float16")}, "row 3 contains numbers that are too large"),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_told(
+    options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bank = BANK.copy()
+    bank[3, 3] = 1e9
+    far = NEAREST.copy()
+    far[2, 0] = 9999
+    for name, rows in (("bank", bank), ("q", QUERIES), ("thin", QUERIES[:, :4].copy())):
+        vecs(tmp_path / f"{name}.fvecs", rows)
+    for name, numbers in (("truth", NEAREST), ("far", far), ("few", NEAREST[:59])):
+        vecs(tmp_path / f"{name}.ivecs", numbers)
+    with pytest.raises(TtfError, match=said):
+        import_vectors("bank.fvecs", tmp_path / "out", **options)
+    assert not (tmp_path / "out" / "bank").exists()
+
+
+def test_a_pipe_and_a_missing_file_are_not_waited_for(tmp_path: Path) -> None:
+    import os
+
+    os.mkfifo(tmp_path / "p.faiss")
+    with pytest.raises(TtfError, match="is a named pipe"):
+        import_vectors(str(tmp_path / "p.faiss"), tmp_path / "out")
+    with pytest.raises(TtfError, match="there is no such file"):
+        import_vectors(str(tmp_path / "nothing.faiss"), tmp_path / "out")
+
+
+_SLOW = """
+import sys, time
+from pathlib import Path
+from ttf.data import writing
+from ttf.tools.import_.run import import_vectors
+writing.BLOCK_BYTES = 1 << 10
+import_vectors(sys.argv[1], Path(sys.argv[2]), progress=lambda done, total: time.sleep(0.02))
+"""
+
+
+def test_who_is_killed_goes_on_and_ends_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = str(vecs(tmp_path / "a.fvecs", BANK))
+    import_vectors(source, tmp_path / "whole")
+    for wait in (0.15, 0.2):
+        child = subprocess.Popen([sys.executable, "-c", _SLOW, source, str(tmp_path / "killed")])
+        notes = tmp_path / "killed" / ".import" / "bank" / "blocks.bin"
+        began = time.monotonic()
+        while not notes.exists() and time.monotonic() - began < 30:
+            time.sleep(0.01)
+        time.sleep(wait)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    made = import_vectors(source, tmp_path / "killed")
+    assert 0 < made.resumed_at < 700
+    whole, killed = tmp_path / "whole" / "bank", tmp_path / "killed" / "bank"
+    assert [p.name for p in killed.iterdir()] == [p.name for p in whole.iterdir()]
+    assert (killed / "vectors.npy").read_bytes() == (whole / "vectors.npy").read_bytes()
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_who_is_killed_between_two_names_goes_on(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, rows in (("bank.fvecs", BANK), ("q.fvecs", QUERIES), ("t.ivecs", NEAREST)):
+        vecs(tmp_path / name, rows)
+    how: dict[str, Any] = {
+        "queries": str(tmp_path / "q.fvecs"),
+        "positives": str(tmp_path / "t.ivecs"),
+    }
+    renamed = Path.rename
+    done: list[Path] = []
+
+    def killed(path: Path, target: Path) -> Path:
+        if len(done) == at:
+            raise KeyboardInterrupt
+        done.append(path)
+        return renamed(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            import_vectors(str(tmp_path / "bank.fvecs"), tmp_path / "out", **how)
+    import_vectors(str(tmp_path / "bank.fvecs"), tmp_path / "out", **how)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["bank", "import.json", "pairs"]
+    np.testing.assert_array_equal(array(tmp_path / "out" / "bank", "vectors"), BANK)
+    assert json.loads((tmp_path / "out" / "import.json").read_text())["resumed_at"] == 0
+
+
+def test_a_file_that_changed_begins_anew_and_one_that_changes_meanwhile_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = vecs(tmp_path / "a.fvecs", BANK)
+
+    def change(done: int, total: int) -> None:
+        vecs(path, BANK[::-1].copy())
+
+    with pytest.raises(TtfError, match="was changed, replaced or removed"):
+        import_vectors(str(path), tmp_path / "out", progress=change)
+    import_vectors(str(path), tmp_path / "out")
+    np.testing.assert_array_equal(array(tmp_path / "out" / "bank", "vectors"), BANK[::-1])
+    assert not (tmp_path / "out" / carry_out.STAGING).exists()
