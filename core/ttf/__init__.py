@@ -112,6 +112,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     )
     from ttf.hookspecs import (
         CheckContext as CheckContext,
+        CutsTexts as CutsTexts,
+        Encoder as Encoder,
+        EncoderContext as EncoderContext,
+        EncoderFactory as EncoderFactory,
+        Role as Role,
         Verdict as Verdict,
         hookimpl as hookimpl,
     )
@@ -218,7 +223,7 @@ _NAMES: Final = {
     "ttf.data.order": "derived_seed sampled_rows",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",
-    "ttf.hookspecs": "CheckContext Verdict hookimpl",
+    "ttf.hookspecs": "CheckContext CutsTexts Encoder EncoderContext EncoderFactory Role Verdict hookimpl",
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
     "ttf.host.version": "__version__",

@@ -63,6 +63,7 @@ OUTSIDE = {
     "tools/decision/record.py": "removes the empty folders that it made",
     "testing/_measuring.py": TESTS,
     "testing/_tasks.py": TESTS,
+    "testing/encoders.py": TESTS,
     "testing/miners.py": TESTS,
     "testing/plugin.py": TESTS,
     "testing/stores.py": TESTS,
