@@ -45,7 +45,7 @@ COMMANDS: dict[str, str] = {
     "report": "Write an HTML page about a run or a study, or a zip without names and tokens.",
     "runs": "List runs, show one, and compare some of them.",
     "cache": "Show what lies in the cache, and remove it.",
-    "data": "Inspect, convert, create, cut and check vector files.",
+    "data": "Encode texts; inspect, convert, create, cut and check vector files.",
     "plugins": "List the installed plugins and their options.",
     "completion": "Print the completion script for your shell.",
 }

@@ -1,15 +1,17 @@
-"""`ttf data`: look at, rewrite, make, cut and check vector files."""
+"""`ttf data`: make vectors of texts; look at, rewrite, make, cut and check vector files."""
 
 from __future__ import annotations
 
 import click
 
+from ttf.commands.data_encode import encode_command
 from ttf.commands.data_inspect import inspect_command, verify_command
 from ttf.commands.data_make import synth_command
 from ttf.commands.data_rewrite import convert_command, subset_command
 
 _EPILOG = """\b
 Examples:
+  ttf data encode texts.csv --encoder hash --out data
   ttf data inspect pairs.npz                      shows its content and its problems
   ttf data convert packed.npz plain.npz           uncompressed, so that it can be mapped
   ttf data synth --out data/demo                  a data set for tests
@@ -19,7 +21,14 @@ Examples:
 
 @click.group(
     epilog=_EPILOG,
-    commands=[inspect_command, verify_command, convert_command, synth_command, subset_command],
+    commands=[
+        encode_command,
+        inspect_command,
+        verify_command,
+        convert_command,
+        synth_command,
+        subset_command,
+    ],
 )
 def command() -> None:
-    """Inspect, convert, create, cut and check vector files (.npz, .npy, .zarr)."""
+    """Encode texts; inspect, convert, create, cut and check vector files (.npz, .npy, .zarr)."""
