@@ -63,6 +63,7 @@ def _lines() -> Iterator[str]:
 _COMMANDS = {
     "compare",
     "doctor",
+    "encode",
     "evaluate",
     "guard",
     "load",

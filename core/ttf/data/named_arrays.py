@@ -11,7 +11,8 @@ from ttf.contracts import Store, VectorSource
 SPLITS: Final = ("train", "val")
 KINDS: Final = ("X", "seq", "Y", "pos", "len", "mask")
 _ROLES: Final = tuple(f"{kind}_{split}" for split in SPLITS for kind in KINDS)
-_KNOWN: Final = {"vectors", "ids", *_ROLES, *(f"{kind}_test" for kind in KINDS)}
+_OF_QUERIES: Final = frozenset({"ids_train", "ids_val", "ids_test"})  # for people and exports
+_KNOWN: Final = {"vectors", "ids", *_ROLES, *(f"{kind}_test" for kind in KINDS), *_OF_QUERIES}
 _MOST_NAMED: Final = 8
 _ALIKE: Final = 0.8
 _GRADES: Final = ("rel", "grade", "rating", "score", "weight", "label")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DType, StoreWriter
 from ttf.data.text_arrays import put_text
+from ttf.data.text_rows import TEXT_ENDS, TEXTS
 from ttf.data.writing import BLOCK_BYTES, writing
 from ttf.errors import BadData
 from ttf.text.numbers import size
@@ -22,8 +23,6 @@ from ttf.tools.encode.text_files import Texts
 from ttf.tools.encode.work import CUT, VECTORS
 
 VECTOR_TYPES: Final[dict[str, DType]] = {"<f4": "float32", "<f2": "float16"}
-TEXTS: Final = "texts"
-TEXT_ENDS: Final = "text_ends"
 # An array in memory; what is larger is refused with its reason.
 _LARGEST: Final = 8 << 30
 

@@ -60,11 +60,25 @@ class Reading:
 
 
 class _Collecting:
-    def __init__(self, folder: Path, reading: Reading) -> None:
+    """What is written while it is read; `files` closes it, whatever happens."""
+
+    def __init__(self, folder: Path, reading: Reading, files: contextlib.ExitStack) -> None:
         self.folder = folder
         self.reading = reading
         self.skipped = 0
         self.links = LinkWriter(folder / "links.bin")
+        files.callback(self.links.close)
+        self._files = files
+
+    def collection(self, name: str) -> Collection:
+        made = Collection(self.folder, name)
+        self._files.callback(made.close)
+        return made
+
+    def sequences(self) -> SequenceWriter:
+        made = SequenceWriter(self.folder)
+        self._files.callback(made.close)
+        return made
 
     def refuses_empty(self, texts: Sequence[tuple[str, str]], where: str) -> bool:
         """True if the row must be left out; `texts` are (what, text)."""
@@ -81,16 +95,20 @@ class _Collecting:
 
 
 def collect_tables(
-    sources: Sequence[Source], folder: Path, reading: Reading, progress: Progress
+    sources: Sequence[Source],
+    folder: Path,
+    reading: Reading,
+    progress: Progress,
+    files: contextlib.ExitStack,
 ) -> Read:
     """Raises BadData or ConfigError for the first fault."""
     tables = [opened(one, reading.encoding, reading.delimiter) for one in sources]
     columns = [reading.columns.found_in(table.columns, table.uri) for table in tables]
-    state = _Collecting(folder, reading)
-    documents = Collection(folder, "documents")
+    state = _Collecting(folder, reading, files)
+    documents = state.collection("documents")
     asked = reading.columns.sequence is not None
-    sequences = SequenceWriter(folder) if asked else None
-    texts = Collection(folder, "passages" if asked else "queries")
+    sequences = state.sequences() if asked else None
+    texts = state.collection("passages" if asked else "queries")
     totals = [table.position()[1] for table in tables]
     for number, (source, table, found) in enumerate(zip(sources, tables, columns, strict=True)):
         split = SPLITS.index("val" if source.split == "val" else "train")
@@ -159,15 +177,21 @@ def _link(
 # --- BEIR ------------------------------------------------------------------------------------
 
 
-def collect_beir(folder: Path, work: Path, reading: Reading, progress: Progress) -> Read:
+def collect_beir(
+    folder: Path,
+    work: Path,
+    reading: Reading,
+    progress: Progress,
+    files: contextlib.ExitStack,
+) -> Read:
     """The same for a folder of BEIR. Queries that no file of qrels/ names are left out."""
-    state = _Collecting(work, reading)
-    files = beir.splits(folder)
+    state = _Collecting(work, reading, files)
+    qrels = beir.splits(folder)
     judged = {
-        key_of(one.query_id.encode()) for path in files.values() for one in beir.judgements(path)
+        key_of(one.query_id.encode()) for path in qrels.values() for one in beir.judgements(path)
     }
-    corpus = Collection(work, "documents")
-    queries = Collection(work, "queries")
+    corpus = state.collection("documents")
+    queries = state.collection("queries")
     with _Ids(work, "corpus") as documents_by_id, _Ids(work, "asked") as queries_by_id:
         for entry in _told(beir.corpus(folder), progress):
             if not state.refuses_empty([("document", entry.text)], entry.where):
@@ -179,17 +203,18 @@ def collect_beir(folder: Path, work: Path, reading: Reading, progress: Progress)
             if not state.refuses_empty([("query", entry.text)], entry.where):
                 queries_by_id.add(entry.id, entry.where)
                 queries.add(entry.text, entry.where, entry.id)
-        refused = _add_judgements(state, files, documents_by_id, queries_by_id)
+        documents = corpus.finish(progress)
+        refused = _add_judgements(state, qrels, documents_by_id, queries_by_id)
     if not state.links.count:
         raise BadData(f"{folder}: no query has a document with a grade above 0.")
     return Read(
-        documents=corpus.finish(progress),
+        documents=documents,
         queries=queries.finish(progress),
         passages=None,
         sequences=None,
         links=state.links.finish(),
         skipped=state.skipped,
-        columns={"qrels": {split: path.name for split, path in files.items()}},
+        columns={"qrels": {split: path.name for split, path in qrels.items()}},
         refused_grades=refused,
     )
 

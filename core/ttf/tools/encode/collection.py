@@ -60,9 +60,9 @@ class Collection:
         self._id_keys = KeyWriter(folder / f"{name}-ids.keys")
         self._without_id = 0
 
-    @property
-    def count(self) -> int:
-        return self._texts.count
+    def close(self) -> None:
+        for one in (self._texts, self._keys, self._ids, self._id_keys):
+            one.close()
 
     def add(self, text: str, where: str, id: str | None = None) -> int:
         """The number of this arrival. Raises BadData if the text is no text."""
@@ -84,12 +84,9 @@ class Collection:
 
     def finish(self, progress: Callable[[int, int], None]) -> Collected:
         """Raises BadData if an id stands for two texts."""
-        self._texts.close()
-        self._keys.close()
+        self.close()
         firsts = first_equal(self._keys.path, self._folder / f"{self._name}.firsts")
         rows, kept = self._rows(firsts)
-        self._ids.close()
-        self._id_keys.close()
         several = 0
         if self._without_id < len(rows):
             several = self._require_one_text_each(rows) - int(kept.sum())

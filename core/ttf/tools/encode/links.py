@@ -37,8 +37,11 @@ class LinkWriter:
         self._file.write(_PACKED.pack(query, document, grade, score, split, negative))
         self.count += 1
 
-    def finish(self) -> Links:
+    def close(self) -> None:
         self._file.close()
+
+    def finish(self) -> Links:
+        self.close()
         return Links(path=self._path)
 
 

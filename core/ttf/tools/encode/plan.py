@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -44,22 +45,23 @@ def _files(path: Path) -> list[Path]:
 
 def read_inputs(inputs: Sequence[Path], reading: Reading, work: Path, reporter: Reporter) -> Read:
     """All that the inputs say; what an earlier attempt read is used again if nothing changed."""
+    tables, beir = sources(inputs)
     key = inputs_key(inputs, reading)
     kept = _kept(work, key)
     if kept is not None:
         reporter.note("The inputs are already read.")
         return kept
-    tables, beir = sources(inputs)
     texts = work / TEXTS
     try:
         for name in (PLAN, TEXTS):
             remove_if_there(work / name, work)
         texts.mkdir()
         reporter.stage("read", None)
-        if beir is not None:
-            found = collect_beir(beir, texts, reading, reporter.advance)
-        else:
-            found = collect_tables(tables, texts, reading, reporter.advance)
+        with contextlib.ExitStack() as files:
+            if beir is not None:
+                found = collect_beir(beir, texts, reading, reporter.advance, files)
+            else:
+                found = collect_tables(tables, texts, reading, reporter.advance, files)
         _sync(texts)
     except OSError as error:
         raise storage_error(error, str(work)) from error

@@ -62,7 +62,10 @@ class SequenceWriter:
         self._count += 1
         return self._count - 1
 
-    def finish(self) -> Sequences:
+    def close(self) -> None:
         self._steps.close()
         self._ends.close()
+
+    def finish(self) -> Sequences:
+        self.close()
         return Sequences(folder=self._folder)

@@ -36,9 +36,11 @@ class TextWriter:
         self._waiting = array("q")
 
     def close(self) -> None:
-        self._flush_ends()
+        """Does nothing the second time."""
+        if not self._ends.closed:
+            self._flush_ends()
+            self._ends.close()
         self._text.close()
-        self._ends.close()
 
 
 class Texts:
