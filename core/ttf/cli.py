@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Name and one line of help; the code is the object `command` of `ttf.commands.<name>`.
 COMMANDS: dict[str, str] = {
+    "init": "Write a run.toml for what lies in a folder.",
     "train": "Train towers on your pairs, or without data on a built-in demo set.",
     "resume": "Continue a run where it stopped.",
     "calibrate": "Correct a finished model for hubs, also for another bank.",
