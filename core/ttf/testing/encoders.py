@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pytest
@@ -14,7 +15,11 @@ import pytest
 from ttf.contracts import Kind
 from ttf.hookspecs import CutsTexts, Role
 from ttf.testing import _children, _tasks
+from ttf.testing._crashing import crashing
 from ttf.testing.plugin import PluginTests
+
+if TYPE_CHECKING:
+    from ttf.tools.encode.encode import Encoded
 
 TEXTS: Final = (
     "How do I reset my password?",
@@ -100,10 +105,35 @@ class EncoderTests(PluginTests):
         assert found.shape == (len(TEXTS),) and found.dtype == np.bool_
         assert not found[3], "a text of one letter is not too long"
 
-    def test_a_run_uses_it_and_survives_a_segfault_inside_it(  # type: ignore[override]
-        self,
+    @pytest.fixture
+    def data(self, factory: Any, tmp_path: Path) -> Mapping[str, Path]:
+        """Texts, instead of vectors."""
+        table = tmp_path / "texts.csv"
+        rows = "".join(f"question {n}?,the answer {n} is {n * n}\n" for n in range(40))
+        table.write_text(f"question,answer\n{rows}")
+        return {"texts": table}
+
+    def test_a_run_uses_it_and_survives_a_segfault_inside_it(
+        self, data: Mapping[str, Path], tmp_path: Path
     ) -> None:
-        pytest.skip("encoders work before a run, in a process of their own")
+        # `ttf data encode`: the second kind of text dies once, and the first one is kept.
+        import ttf
+
+        whole = self._encoded(self.name, data, tmp_path / "whole")
+        (tmp_path / "crash").mkdir()
+        with crashing(self.kind, self.name, tmp_path / "crash") as name:
+            with pytest.raises(ttf.TtfError, match=r"segfault") as died:
+                self._encoded(name, data, tmp_path / "out")
+            assert "run the same command again" in died.value.hint
+            again = self._encoded(name, data, tmp_path / "out")
+        for file in ("bank.npz", "pairs.npz"):
+            first, second = (Path(one.out, file).read_bytes() for one in (whole, again))
+            assert first == second, f"{file} has other bytes after a crash than without one"
+
+    def _encoded(self, name: str, data: Mapping[str, Path], out: Path) -> Encoded:
+        import ttf
+
+        return ttf.encode(data["texts"], out=out, encoder=name, options=self.options, threads=1)
 
 
 def _size(rows: Any) -> float:

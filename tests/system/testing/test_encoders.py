@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.kit.suites import OneOfMany
+from tests.kit.suites import OneOfMany, Variant
 
 from ttf.testing import EncoderTests
 
@@ -23,7 +23,7 @@ class TestHash(OneOfMany, EncoderTests):
 
 @pytest.mark.extras
 @pytest.mark.skipif(bool(_MISSING), reason=f"not installed: {', '.join(_MISSING)}")
-class TestSentenceTransformers(OneOfMany, EncoderTests):
+class TestSentenceTransformers(Variant, EncoderTests):
     name = "sentence-transformers"
     options = {"model": MODEL}
 

@@ -94,6 +94,13 @@ class _Collecting:
         )
 
 
+def check_columns(sources: Sequence[Source], reading: Reading) -> None:
+    """Raises what the first look at the files shows."""
+    for one in sources:
+        table = opened(one, reading.encoding, reading.delimiter)
+        reading.columns.found_in(table.columns, table.uri)
+
+
 def collect_tables(
     sources: Sequence[Source],
     folder: Path,

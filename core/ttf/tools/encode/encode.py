@@ -27,7 +27,7 @@ from ttf.text.progress import Reporter
 from ttf.text.shell import quoted
 from ttf.tools.encode.assemble import num_cut, write_pairs, write_vectors
 from ttf.tools.encode.card import CARD, PAGE, read_card, write_card
-from ttf.tools.encode.collect import Read, Reading
+from ttf.tools.encode.collect import Read, Reading, check_columns
 from ttf.tools.encode.encoder_process import Chosen, encode_kinds, facts_of
 from ttf.tools.encode.plan import PLAN, inputs_key, read_inputs
 from ttf.tools.encode.read.inputs import sources
@@ -77,8 +77,7 @@ class Encoded:
 
 def encode_inputs(wanted: Wanted, reporter: Reporter) -> Encoded:
     """Call it in the main thread."""
-    tables, _ = sources(wanted.inputs)
-    del tables  # a missing file is told before the encoder is loaded
+    check_columns(sources(wanted.inputs)[0], wanted.reading)  # before a large model is loaded
     with _locked(wanted.out) as work:
         reporter.stage("load the encoder", None)
         facts = facts_of(wanted.encoder)

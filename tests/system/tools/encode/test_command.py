@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.kit.widely import wide
 
 import ttf
 from ttf.tools.encode.card import read_card
@@ -139,6 +140,7 @@ def test_a_vector_that_is_not_finite_is_told_with_its_text(
     assert "NaN or infinity of the text 'a poisoned answer'" in refused.err
 
 
+@wide
 def test_kill_9_anywhere_leaves_what_the_same_command_continues(csv: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "ttf", *map(str, command(csv, tmp_path / "whole"))]
     subprocess.run(words, check=True, capture_output=True)
@@ -155,6 +157,7 @@ def test_kill_9_anywhere_leaves_what_the_same_command_continues(csv: Path, tmp_p
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
+@wide
 def test_other_bits_of_an_encoder_make_what_is_there_stale(
     invoke: Invoke, csv: Path, tmp_path: Path
 ) -> None:
