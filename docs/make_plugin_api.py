@@ -37,8 +37,8 @@ def _lines() -> Iterator[str]:
         if name.startswith("ttf_"):
             yield f"{name}{inspect.signature(hook)}"
     yield from ("", "[contracts]")
-    for name, found in sorted(vars(contracts).items()):
-        if inspect.isclass(found) and found.__module__ == contracts.__name__:
+    for name, found in sorted((vars(contracts) | vars(hookspecs)).items()):
+        if inspect.isclass(found) and found.__module__ in (contracts.__name__, hookspecs.__name__):
             yield from _of_class(name, found)
     yield from ("", "[functions]")
     for name in sorted(ttf.__all__):
@@ -63,6 +63,7 @@ def _lines() -> Iterator[str]:
 _COMMANDS = {
     "compare",
     "doctor",
+    "encode",
     "evaluate",
     "guard",
     "load",

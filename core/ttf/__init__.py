@@ -8,6 +8,7 @@
         found = model.search(queries, k=10)        # found.ids, found.scores
 
 Functions, each as the command of the same name:
+    encode            pairs and bank of texts (ttf data encode)
     train, resume     a run, in a process of its own; returns a Run
     plan              what a run would need: memory, disk, time
     load, evaluate    the towers of a run; its metrics
@@ -112,6 +113,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     )
     from ttf.hookspecs import (
         CheckContext as CheckContext,
+        CutsTexts as CutsTexts,
+        Encoder as Encoder,
+        EncoderContext as EncoderContext,
+        EncoderFactory as EncoderFactory,
+        Role as Role,
         Verdict as Verdict,
         hookimpl as hookimpl,
     )
@@ -184,6 +190,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         Diagnosis as Diagnosis,
         doctor as doctor,
     )
+    from ttf.tools.encode.from_python import (
+        Encoded as Encoded,
+        encode as encode,
+    )
     from ttf.tools.guard.from_python import (
         Guarded as Guarded,
         guard as guard,
@@ -218,7 +228,7 @@ _NAMES: Final = {
     "ttf.data.order": "derived_seed sampled_rows",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",
-    "ttf.hookspecs": "CheckContext Verdict hookimpl",
+    "ttf.hookspecs": "CheckContext CutsTexts Encoder EncoderContext EncoderFactory Role Verdict hookimpl",
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
     "ttf.host.version": "__version__",
@@ -237,6 +247,7 @@ _NAMES: Final = {
     "ttf.tools.ab.comparison": "Compared compare",
     "ttf.tools.calibrate": "CalibratedRun calibrate",
     "ttf.tools.doctor.diagnosis": "Diagnosis doctor",
+    "ttf.tools.encode.from_python": "Encoded encode",
     "ttf.tools.guard.from_python": "Guarded guard",
     "ttf.tools.mine.offline": "Mined",
     "ttf.tools.report.make": "Reported report",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Name and one line of help; the code is the object `command` of `ttf.commands.<name>`.
 COMMANDS: dict[str, str] = {
+    "init": "Write a run.toml for what lies in a folder.",
     "train": "Train towers on your pairs, or without data on a built-in demo set.",
     "resume": "Continue a run where it stopped.",
     "calibrate": "Correct a finished model for hubs, also for another bank.",
@@ -45,7 +46,7 @@ COMMANDS: dict[str, str] = {
     "report": "Write an HTML page about a run or a study, or a zip without names and tokens.",
     "runs": "List runs, show one, and compare some of them.",
     "cache": "Show what lies in the cache, and remove it.",
-    "data": "Inspect, convert, create, cut and check vector files.",
+    "data": "Encode texts; inspect, convert, create, cut and check vector files.",
     "plugins": "List the installed plugins and their options.",
     "completion": "Print the completion script for your shell.",
 }

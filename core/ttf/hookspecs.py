@@ -1,16 +1,21 @@
-"""The hooks a plugin may implement, each with its time of call, and the types of `ttf doctor`
-checks."""
+"""The hooks a plugin may implement, each with its time of call, and the types of encoders and of
+`ttf doctor` checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args, runtime_checkable
 
 import pluggy
 
+from ttf.contracts import Factory
+
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ttf.contracts import (
         DeviceFactory,
         EvalRecord,
@@ -84,6 +89,52 @@ class Check(Protocol):
         ...
 
 
+Role = Literal["query", "document"]
+"""What a text is: encoders may treat questions and passages differently."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderContext:
+    """What a command gives its encoder."""
+
+    threads: int
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors; lives in a process of its own.
+
+    Deterministic: equal texts in equal calls give equal vectors, bit for bit on a CPU.
+    """
+
+    dim: int
+    about: Mapping[str, Any]
+    """For the card of the data: the model, its longest text, prompts, versions of libraries.
+    Values as in JSON; what changes here makes the vectors that are done stale as well."""
+
+    def fingerprint(self) -> str:
+        """Hex digest of what the vectors depend on besides the texts: the content of the model's
+        files, prompts, options. The same on every machine."""
+
+    def encode(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        """One finite row of `dim` numbers per text, in the order of the texts. Texts are not empty;
+        a call may have thousands of them, sorted by length."""
+
+
+@runtime_checkable
+class CutsTexts(Protocol):
+    """What an `Encoder` may have besides, if it reads only the beginning of long texts."""
+
+    def too_long(self, texts: Sequence[str], role: Role) -> NDArray[np.bool_]:
+        """Of which texts `encode` does not read the end."""
+
+
+class EncoderFactory(Factory, Protocol):
+    """An option named `model` is set by `--model`."""
+
+    def create(self, options: Any, context: EncoderContext) -> Encoder:
+        """Raises ConfigError if the model is not on this machine; downloads nothing."""
+
+
 @hookspec(firstresult=True)
 def ttf_tower(name: str) -> TowerFactory | None:
     """Return the factory of the tower `name`, or None if it is not yours."""
@@ -102,6 +153,11 @@ def ttf_storage(name: str) -> StorageFactory | None:
 @hookspec(firstresult=True)
 def ttf_device(name: str) -> DeviceFactory | None:
     """Return the factory of the device `name`, or None if it is not yours."""
+
+
+@hookspec(firstresult=True)
+def ttf_encoder(name: str) -> EncoderFactory | None:
+    """Return the factory of the encoder `name`, or None if it is not yours."""
 
 
 @hookspec(firstresult=True)

@@ -233,6 +233,7 @@ class Split:
     keep: NDArray[np.int64]
     left_out: int
     drawn: bool = False  # Part of one split of the files: see `ttf.data.val_split`.
+    grades: NDArray[np.float32] | None = None  # Of each positive; None: all count the same.
 
     def __len__(self) -> int:
         return len(self.keep)
@@ -259,6 +260,10 @@ class Split:
     def known(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bank rows of the known positives, (B, P), padded with -1."""
         return self.positives[self.keep[rows]]
+
+    def graded(self, rows: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """Grades of the known positives, (B, P), padded with 0; None: all count the same."""
+        return None if self.grades is None else self.grades[self.keep[rows]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +333,8 @@ class Dataset(OpenBank):
         for split in (self.train, self.val):
             queries = split.queries
             parts += [s.fingerprint() for s in (queries.source, queries.context) if s is not None]
-            for held in (split.positives, queries.lengths, split.keep if split.drawn else None):
+            drawn = split.keep if split.drawn else None
+            for held in (split.positives, queries.lengths, drawn, split.grades):
                 if held is not None:
                     parts.append(hashlib.sha256(np.ascontiguousarray(held).data).hexdigest())
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -11,7 +11,9 @@ from ttf.contracts import Store, VectorSource
 SPLITS: Final = ("train", "val")
 KINDS: Final = ("X", "seq", "Y", "pos", "len", "mask")
 _ROLES: Final = tuple(f"{kind}_{split}" for split in SPLITS for kind in KINDS)
-_KNOWN: Final = {"vectors", "ids", *_ROLES, *(f"{kind}_test" for kind in KINDS)}
+# Ids are for people and exports; grades are those of pos_*.
+_OF_QUERIES: Final = {f"{kind}_{split}" for kind in ("ids", "rel") for split in (*SPLITS, "test")}
+_KNOWN: Final = {"vectors", "ids", *_ROLES, *(f"{kind}_test" for kind in KINDS), *_OF_QUERIES}
 _MOST_NAMED: Final = 8
 _ALIKE: Final = 0.8
 _GRADES: Final = ("rel", "grade", "rating", "score", "weight", "label")
@@ -112,7 +114,10 @@ def _reason(name: str) -> str:
             "and mask_val (True for each valid step)."
         )
     if stem.startswith(_GRADES):
-        return "ttf reads no grades and no weights: every positive of a pair counts the same."
+        return (
+            "ttf reads grades of positives from rel_train and rel_val, for nDCG; and no weights: the "
+            "loss treats all positives of a pair the same."
+        )
     if stem.startswith("neg"):
         return "ttf finds hard negatives itself (--miner) and reads none."
     return ""

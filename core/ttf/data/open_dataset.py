@@ -25,6 +25,7 @@ from ttf.data.dataset import (
     queries_of,
     vectors_of,
 )
+from ttf.data.grades import grades_of
 from ttf.data.items import Items
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.sources import StackedRows, VectorRef
@@ -256,7 +257,12 @@ class Opening:
         if queries.num_steps * 8 <= _CHECK_AT_OPEN_BYTES:
             queries.check_steps(keep)
         return Split(
-            name=name, queries=queries, positives=known.rows, keep=keep, left_out=known.unmatched
+            name=name,
+            queries=queries,
+            positives=known.rows,
+            keep=keep,
+            left_out=known.unmatched,
+            grades=grades_of(pairs, name, known.rows),
         )
 
     def _known(self, name: str, count: int) -> pos.Positives:

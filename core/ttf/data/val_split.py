@@ -35,14 +35,7 @@ def draw_val(
             "some of the pairs for validation.",
             hint="Add more pairs, or validation pairs as X_val.",
         )
-    wanted = _wanted(count, share)
-    documents = _first_positive(whole)
-    ids, group, sizes = np.unique(documents, return_inverse=True, return_counts=True)
-    by_document = bool((sizes <= wanted).any()) and len(ids) > 1
-    if not by_document:
-        ids, group, sizes = whole.keep, np.arange(count), np.ones(count, np.int64)
-    chosen = _chosen(hash64(ids, key(seed, "validation pairs")), sizes, wanted)
-    is_val = chosen[group.reshape(-1)]
+    is_val, by_document = chosen_pairs(_first_positive(whole), whole.keep, share, seed)
     train = dataclasses.replace(whole, keep=whole.keep[~is_val], drawn=True)
     val = dataclasses.replace(whole, name="val", keep=whole.keep[is_val], left_out=0, drawn=True)
     together = (
@@ -51,7 +44,27 @@ def draw_val(
         else "pairs of one document may be separated, because some documents have too many pairs"
     )
     text = f"{len(val):,} of {count:,} ({len(val) / count:.1%}), {together}"
-    return train, val, DrawnFacts(share=wanted / count, text=text)
+    return train, val, DrawnFacts(share=_wanted(count, share) / count, text=text)
+
+
+def chosen_pairs(
+    documents: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    share: float | Literal["auto"],
+    seed: int,
+) -> tuple[NDArray[np.bool_], bool]:
+    """Which pairs are for validation, and whether no document has pairs on both sides.
+
+    `documents`: of each pair; `rows`: its number, by which it is drawn if documents have too many.
+    """
+    count = len(documents)
+    wanted = _wanted(count, share)
+    ids, group, sizes = np.unique(documents, return_inverse=True, return_counts=True)
+    by_document = bool((sizes <= wanted).any()) and len(ids) > 1
+    if not by_document:
+        ids, group, sizes = rows, np.arange(count), np.ones(count, np.int64)
+    chosen = _chosen(hash64(ids, key(seed, "validation pairs")), sizes, wanted)
+    return chosen[group.reshape(-1)], by_document
 
 
 def _wanted(count: int, share: float | Literal["auto"]) -> int:

@@ -20,10 +20,12 @@ class Foreign:
     do: str
 
 
+_VECTORS: Final = "ttf trains on vectors."
 _TEXT: Final = (
-    "ttf trains on vectors. Encode the texts with a model first, then save the vectors: "
+    f"{_VECTORS} Encode the texts with a model first, then save the vectors: "
     "numpy.savez('pairs.npz', X_train=..., pos_train=...) and numpy.savez('bank.npz', vectors=...)."
 )
+_ENCODED: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")  # by ttf data encode
 # {source} is the file as a literal of Python.
 _LINES: Final = {
     "table": "pandas.read_csv({source}).to_numpy()",
@@ -68,7 +70,7 @@ def recognized(uri: str) -> Foreign | None:
         return Foreign(what=what, do=_by_import(path))
     if kind == "pickle":
         return Foreign(what=what, do="Save the arrays where they were made, with numpy.savez.")
-    return Foreign(what=what, do=_TEXT)
+    return Foreign(what=what, do=_encode_first(path))
 
 
 def _ending(path: Path) -> str:
@@ -78,7 +80,9 @@ def _ending(path: Path) -> str:
 
 def _folder(path: Path) -> Foreign | None:
     if all((path / name).exists() for name in _BEIR):
-        return Foreign(what="a data set of texts in the format of BEIR", do=_TEXT)
+        return Foreign(
+            what="a data set of texts in the format of BEIR", do=_encode_first(path, whole=True)
+        )
     return None
 
 
@@ -90,10 +94,20 @@ def _by_import(path: Path) -> str:
     )
 
 
+def _encode_first(path: Path, *, whole: bool = False) -> str:
+    if not whole and _ending(path) not in _ENCODED:
+        return _TEXT
+    encode = f"ttf data encode {quoted(path)} --encoder hash --out data"
+    return f"{_VECTORS} Encode the texts with a model first: {encode} (ttf data encode --help)"
+
+
 def _by_line(path: Path, kind: str, *, is_text: bool) -> str:
     source = _LINES[kind].format(source=repr(str(path)))
     target = repr(f"{path.stem.split('.')[0]}.npy")
     needs = f"numpy, {_NEEDS[kind]}"
     command = f"python -c {quoted(f'import {needs}; numpy.save({target}, {source})')}"
     line = f"Write its vectors to a .npy file, which ttf reads: {command}"
-    return f"If its columns are numbers: {line} If they are texts: {_TEXT}" if is_text else line
+    texts = is_text or _ending(path) in _ENCODED
+    if not texts:
+        return line
+    return f"If its columns are numbers: {line} If they are texts: {_encode_first(path)}"

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         StoreWriter,
         TowerFactory,
     )
-    from ttf.hookspecs import Check
+    from ttf.hookspecs import Check, EncoderFactory
 
 # Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
@@ -122,6 +122,8 @@ def usable(kind: Literal["miner"], name: str) -> MinerFactory: ...
 def usable(kind: Literal["storage"], name: str) -> StorageFactory: ...
 @overload
 def usable(kind: Literal["device"], name: str) -> DeviceFactory: ...
+@overload
+def usable(kind: Literal["encoder"], name: str) -> EncoderFactory: ...
 @overload
 def usable(kind: Kind, name: str) -> Factory: ...
 def usable(kind: Kind, name: str) -> Factory:

@@ -22,7 +22,7 @@ from ttf.host import installed, plugins
 NAME: Final = "crashing"
 VARIABLE: Final = "TTF_TESTING_CRASH"
 # The call of forward, search, gather or synchronize in which the process dies.
-_TOWER_CALL, _MINER_CALL, _STORE_CALL, _DEVICE_CALL = 3, 1, 4, 3
+_TOWER_CALL, _MINER_CALL, _STORE_CALL, _DEVICE_CALL, _ENCODER_CALL = 3, 1, 4, 3, 2
 
 
 @contextlib.contextmanager
@@ -92,7 +92,13 @@ class _Wrapped:
 
 def _factory(kind: Kind) -> Any:
     factory = plugins.load(kind, _settings()["name"])
-    wraps = {"tower": _tower, "miner": _miner, "storage": _storage, "device": _device}
+    wraps = {
+        "tower": _tower,
+        "miner": _miner,
+        "storage": _storage,
+        "device": _device,
+        "encoder": _encoder,
+    }
     return wraps[kind](factory)
 
 
@@ -150,6 +156,14 @@ def _device(factory: Any) -> Any:
     return _Wrapped(factory, name=NAME, create=create)
 
 
+def _encoder(factory: Any) -> Any:
+    def create(options: Any, context: Any) -> Any:
+        encoder = factory.create(options, context)
+        return _Wrapped(encoder, encode=_dying_at(_ENCODER_CALL, encoder.encode))
+
+    return _Wrapped(factory, name=NAME, create=create)
+
+
 @hookimpl
 def ttf_tower(name: str) -> Any:
     return _factory("tower")
@@ -168,3 +182,8 @@ def ttf_storage(name: str) -> Any:
 @hookimpl
 def ttf_device(name: str) -> Any:
     return _factory("device")
+
+
+@hookimpl
+def ttf_encoder(name: str) -> Any:
+    return _factory("encoder")

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ttf.contracts import Kind, Miner, MinerContext, MinerFactory, StoreWriter, VectorSource
+    from ttf.contracts import (
+        Kind,
+        Miner,
+        MinerContext,
+        MinerFactory,
+        StoreWriter,
+        VectorSource,
+    )
+    from ttf.hookspecs import Encoder
     from ttf.process.serve import Tell
 
 # Third-party modules that ttf may already have loaded when it lists a plugin.
@@ -73,7 +81,12 @@ def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
     if kind == "miner":
         tasks.mine(plugins.usable("miner", name), name, {"options": options})
         return
-    work = {"storage": _write_and_read, "tower": _forward, "device": _start}[kind]
+    work = {
+        "storage": _write_and_read,
+        "tower": _forward,
+        "device": _start,
+        "encoder": _encode_two,
+    }[kind]
     work(name, options)
 
 
@@ -125,6 +138,46 @@ def _start(name: str, options: Mapping[str, Any]) -> None:
 
     policy.to_device(torch.ones(2)).sum()
     policy.synchronize()
+
+
+def _encode_two(name: str, options: Mapping[str, Any]) -> None:
+    encoder(name, options).encode(["a question", "an answer"], "query")
+
+
+# --- encoders --------------------------------------------------------------------------------
+
+
+def encoder(name: str, options: Mapping[str, Any]) -> Encoder:
+    """Creates the encoder, as a command does."""
+    from ttf.hookspecs import EncoderContext
+    from ttf.host import plugins
+    from ttf.host.options import checked
+
+    factory = plugins.usable("encoder", name)
+    chosen = checked(factory.options_type, options, f"encoder.{name}")
+    with paused_for_imports():
+        return factory.create(chosen, EncoderContext(threads=1))
+
+
+def encode_elsewhere(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Encodes texts in this fresh process, which can reach no other machine."""
+    import socket
+
+    asked: list[str] = []
+
+    def refuse(self: Any, address: Any) -> None:
+        if not isinstance(address, str):  # a path is a socket of this machine
+            asked.append(str(address))
+            raise OSError("a test of ttf allows no connection")
+
+    socket.socket.connect = refuse  # type: ignore[method-assign]
+    made = encoder(request["name"], request["options"])
+    rows = made.encode(request["texts"], "document")
+    return {
+        "fingerprint": made.fingerprint(),
+        "rows": [row.tobytes().hex() for row in rows],
+        "connections": asked,
+    }
 
 
 # --- miners ----------------------------------------------------------------------------------

@@ -42,9 +42,12 @@ _CROWD = 128
 TIE = 1e-6
 
 
-def metrics_from_ranks(ranks_QP: NDArray[np.int64], ks: Sequence[int]) -> dict[str, float]:
+def metrics_from_ranks(
+    ranks_QP: NDArray[np.int64], ks: Sequence[int], grades_QP: NDArray[np.float32] | None = None
+) -> dict[str, float]:
     """Means over the queries. Ranks count from 0; -1 is padding. Recall is the share of a query's
-    positives that is found; MRR takes the best positive.
+    positives that is found; MRR takes the best positive. Grades are the gains of nDCG, as they are
+    (linear, as trec_eval has it); without them each positive counts 1.
 
     >>> metrics_from_ranks(np.array([[0], [1], [50]]), [1, 10])["recall@10"]
     0.6666666666666666
@@ -57,10 +60,20 @@ def metrics_from_ranks(ranks_QP: NDArray[np.int64], ks: Sequence[int]) -> dict[s
     best = np.where(present, ranks_QP, np.iinfo(np.int64).max).min(axis=1)
     out[f"mrr@{CUTOFF}"] = float(np.where(best < CUTOFF, 1.0 / (best + 1.0), 0.0).mean())
     gains = np.where(present & (ranks_QP < CUTOFF), 1.0 / np.log2(np.maximum(ranks_QP, 0) + 2.0), 0)
-    ideal = np.cumsum(1.0 / np.log2(np.arange(CUTOFF) + 2.0))
-    dcg = gains.sum(axis=1) / ideal[np.minimum(number, CUTOFF) - 1]
+    if grades_QP is None:
+        ideal = np.cumsum(1.0 / np.log2(np.arange(CUTOFF) + 2.0))
+        dcg = gains.sum(axis=1) / ideal[np.minimum(number, CUTOFF) - 1]
+    else:
+        dcg = (gains * grades_QP).sum(axis=1) / _ideal_gain(np.where(present, grades_QP, 0))
     out[f"ndcg@{CUTOFF}"] = float(dcg.mean())
     return out
+
+
+def _ideal_gain(grades_QP: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The discounted gain of the best order; 1 for a query without a positive."""
+    best_QP = -np.sort(-grades_QP.astype(np.float64), axis=1)[:, :CUTOFF]
+    found: NDArray[np.float64] = best_QP @ (1.0 / np.log2(np.arange(best_QP.shape[1]) + 2.0))
+    return np.where(found > 0, found, 1.0)
 
 
 @torch.no_grad()
@@ -144,7 +157,7 @@ def evaluate(
     scores_QP, lengths_QP = _scores_and_lengths(q_QD, known, documents)
     blocks = _reported(documents.blocks(), documents.rows, progress)
     ranks = ranks_in_blocks(q_QD, scores_QP, TIE * lengths_QP, known, blocks)
-    return metrics_from_ranks(ranks, ks)
+    return metrics_from_ranks(ranks, ks, split.graded(rows))
 
 
 def _reported(

@@ -20,14 +20,27 @@ from tests.kit.widely import wide
 from tests.system.packages.conftest import BASE, MakeEnvironment
 from tests.system.packages.fresh import ALL_QUESTIONS, BRIEFLY, COMPLETE, FreshEnvironment, pip
 
-from ttf.testing import DeviceTests, MinerTests, StoreTests, TowerTests
+from ttf.testing import DeviceTests, EncoderTests, MinerTests, StoreTests, TowerTests
 
 PAGES = Path(__file__).parents[3] / "docs" / "plugins"
-SUITES = {"tower": TowerTests, "storage": StoreTests, "device": DeviceTests, "miner": MinerTests}
-NEW: Final = ("tower", "storage", "device")
+SUITES = {
+    "tower": TowerTests,
+    "storage": StoreTests,
+    "device": DeviceTests,
+    "encoder": EncoderTests,
+    "miner": MinerTests,
+}
+NEW: Final = ("tower", "storage", "device", "encoder")
 """Pages that begin with `ttf plugins new`; those of miner and observer say what to write."""
 MY_INDEX: Final = "my-index"
-FEWEST_TESTS: Final = {"tower": 25, "storage": 25, "device": 25, "miner": 30, "observer": 8}
+FEWEST_TESTS: Final = {
+    "tower": 25,
+    "storage": 25,
+    "device": 25,
+    "encoder": 20,
+    "miner": 30,
+    "observer": 8,
+}
 _FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"# ([\w./-]+\.(?:py|toml))\n")
 

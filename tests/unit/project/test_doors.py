@@ -24,6 +24,7 @@ SYSTEM = "a file of the system, or of an installed package"
 OWN = "a file that this process, or its child, made a moment ago in a folder of its own"
 VERIFIED = "after `verified_manifest`, or in a folder of its own"
 MESSAGE = "a message between our own processes"
+TEXTS = "reads what the user named; its own files are in a folder that it made and holds locked"
 BELOW = "lies below rundir; opened without following a link"
 TESTS = "part of the tests that plugin authors run"
 OUTSIDE = {
@@ -63,6 +64,7 @@ OUTSIDE = {
     "tools/decision/record.py": "removes the empty folders that it made",
     "testing/_measuring.py": TESTS,
     "testing/_tasks.py": TESTS,
+    "testing/encoders.py": TESTS,
     "testing/miners.py": TESTS,
     "testing/plugin.py": TESTS,
     "testing/stores.py": TESTS,
@@ -77,6 +79,19 @@ OUTSIDE = {
     "tools/doctor/openmp.py": SYSTEM,
     "tools/doctor/run_tasks.py": MESSAGE,
     "tools/doctor/trial.py": OWN,
+    "tools/encode/assemble.py": TEXTS,
+    "tools/encode/collection.py": TEXTS,
+    "tools/encode/distinct.py": TEXTS,
+    "tools/encode/links.py": TEXTS,
+    "tools/encode/plan.py": TEXTS,
+    "tools/encode/read/arrow_tables.py": TEXTS,
+    "tools/encode/read/beir.py": TEXTS,
+    "tools/encode/read/examples.py": TEXTS,
+    "tools/encode/read/text_tables.py": TEXTS,
+    "tools/encode/sequences.py": TEXTS,
+    "tools/encode/text_files.py": TEXTS,
+    "tools/encode/encode.py": TEXTS,
+    "tools/encode/work.py": MESSAGE,
     "tools/explain/pages.py": SYSTEM,
     "tools/guard/activity.py": SYSTEM,
     "tools/guard/command.py": SYSTEM,

@@ -87,6 +87,16 @@ def _here(info: PluginInfo) -> Description:
         vars(o) | {"bounds": dict(o.bounds)} for o in plugin_options.describe(factory.options_type)
     ]
     doc = vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or ""
+    if info.kind == "encoder":
+        return Description(
+            **common,
+            summary=doc.partition("\n")[0],
+            available=state.ok,
+            reason=state.reason,
+            fix=state.fix,
+            options=described,
+            example=_encode_example(name, described) if state.ok else "",
+        )
     section = "tower.query" if info.kind == "tower" else f"{info.kind}.{name}"
     chosen = f"ttf train --{info.kind} {name}"
     first = described[0] if described else None
@@ -101,6 +111,11 @@ def _here(info: PluginInfo) -> Description:
         section=section,
         example=(chosen + setting) if state.ok and info.kind != "storage" else "",
     )
+
+
+def _encode_example(name: str, described: Sequence[Mapping[str, Any]]) -> str:
+    model = " --model MODEL" if any(o["name"] == "model" for o in described) else ""
+    return f"ttf data encode texts.csv --encoder {name}{model} --out data"
 
 
 def _observer_state(name: str) -> tuple[bool, str, str]:

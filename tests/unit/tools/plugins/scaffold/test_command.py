@@ -44,7 +44,7 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_there_is_a_template_for_every_kind_that_authors_write() -> None:
-    assert KINDS == ["device", "miner", "observer", "storage", "tower"]
+    assert KINDS == ["device", "encoder", "miner", "observer", "storage", "tower"]
 
 
 @ON_EVERY_KIND
@@ -138,6 +138,7 @@ def test_the_person_is_told_what_to_type_next_in_lines_that_can_be_pasted(
     [
         ("tower", "ttf train --tower conv"),
         ("device", "ttf train --device conv"),
+        ("encoder", "ttf data encode texts.csv --encoder conv --out data"),
         ("storage", "ttf train --pairs demo/pairs.npz --bank demo/bank.conv"),
         ("observer", "ttf train --set 'observers=[\"conv\"]'"),
     ],

@@ -1,0 +1,149 @@
+"""The tasks of the encoder's process: what the encoder is, and all blocks of vectors.
+
+A block is some thousand texts, sorted by length, which are encoded in one call. Where blocks begin
+depends on the texts alone, so whoever continues computes the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ttf.errors import BadData, ConfigError
+from ttf.hookspecs import CutsTexts, EncoderContext
+from ttf.host import plugins
+from ttf.host.options import checked
+from ttf.machine.thread_variables import thread_environment
+from ttf.mining.growing_arrays import GrowingArrays, Layout
+from ttf.process.collector import paused_for_imports
+from ttf.tools.encode.text_files import Texts
+
+if TYPE_CHECKING:
+    from ttf.hookspecs import Encoder, Role
+    from ttf.process.serve import Tell
+
+BLOCK_TEXTS: Final = 2048
+BLOCK_BYTES: Final = 4 << 20
+VECTORS: Final = "vectors.npy"
+CUT: Final = "cut.npy"
+_OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+def facts(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """What the encoder is; raises ConfigError if it cannot work here."""
+    return _facts(_encoder(request))
+
+
+def _facts(encoder: Encoder) -> dict[str, Any]:
+    dim, about = encoder.dim, json.loads(json.dumps(dict(encoder.about)))
+    return {"dim": int(dim), "about": about, "fingerprint": str(encoder.fingerprint())}
+
+
+def _encoder(request: Mapping[str, Any]) -> Encoder:
+    # Before any library is loaded. This process ends with its task.
+    os.environ.update(_OFFLINE | thread_environment(request["threads"]))
+    factory = plugins.usable("encoder", request["encoder"])
+    options = checked(factory.options_type, request["options"], f"encoder.{request['encoder']}")
+    with paused_for_imports():
+        return factory.create(options, EncoderContext(threads=request["threads"]))
+
+
+def encode(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Fills the arrays of every kind of text, behind what is there already."""
+    encoder = _encoder(request)
+    found = _facts(encoder)
+    if found != request["facts"]:
+        raise ConfigError(
+            "The encoder changed while the command worked: its model or its options are others.",
+            hint="Run the command again.",
+        )
+    tell({"at": "encoding"})
+    for kind in request["kinds"]:
+        _Kind(kind, request, encoder, tell).fill()
+    return {}
+
+
+def texts_now(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """The vectors of a few texts, as lists."""
+    encoder = _encoder(request)
+    rows = _rows(encoder, list(request["texts"]), request["role"])
+    return {**_facts(encoder), "rows": rows.astype(np.float64).tolist()}
+
+
+def layouts(rows: int, dim: int, dtype: str) -> dict[str, Layout]:
+    return {VECTORS: Layout((rows, dim), dtype), CUT: Layout((rows,), "|b1")}
+
+
+def key_of(facts: Mapping[str, Any], digest: str, role: str, dtype: str) -> str:
+    """Of all that a kind's vectors depend on."""
+    told = [facts, digest, role, dtype, BLOCK_TEXTS, BLOCK_BYTES]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+class _Kind:
+    """The vectors of one kind of text."""
+
+    def __init__(
+        self, kind: Mapping[str, Any], request: Mapping[str, Any], encoder: Encoder, tell: Tell
+    ) -> None:
+        self._texts = Texts(Path(kind["stem"]))
+        self._role: Role = kind["role"]
+        self._name = kind["name"]
+        self._encoder, self._tell = encoder, tell
+        folder = Path(kind["folder"])
+        self._arrays = GrowingArrays.open(
+            folder,
+            folder,
+            layouts(self._texts.count, encoder.dim, request["dtype"]),
+            key_of(request["facts"], kind["digest"], self._role, request["dtype"]),
+            "encode",
+        )
+        self._dtype = np.dtype(request["dtype"])
+
+    def fill(self) -> None:
+        arrays, count = self._arrays, self._texts.count
+        self._tell({"kind": self._name, "kept": arrays.done})
+        while arrays.done < count:
+            first = arrays.done
+            stop = self._texts.block_end(first, BLOCK_TEXTS, BLOCK_BYTES)
+            texts = self._texts.read(first, stop)
+            order = np.argsort([-len(text) for text in texts], kind="stable")
+            ordered = [texts[n] for n in order]
+            rows = np.empty((len(texts), self._encoder.dim), self._dtype)
+            with np.errstate(over="ignore"):  # told below, with the text
+                rows[order] = _rows(self._encoder, ordered, self._role)
+            self._require_finite(rows, texts, first)
+            cut = np.zeros(len(texts), np.bool_)
+            if isinstance(self._encoder, CutsTexts):
+                cut[order] = self._encoder.too_long(ordered, self._role)
+            arrays.append(rows, cut)
+            self._tell({"kind": self._name, "done": arrays.done})
+
+    def _require_finite(self, rows: NDArray[Any], texts: list[str], first: int) -> None:
+        wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(wrong):
+            shown = texts[wrong[0]][:60]
+            in_type = f" in {self._dtype}" if self._dtype.itemsize == 2 else ""
+            raise BadData(
+                f"The encoder made a vector with NaN or infinity{in_type} of the text {shown!r} "
+                f"(number {first + int(wrong[0]):,} of the {self._name}).",
+                hint="Try --dtype f32." if in_type else "Is the model damaged?",
+            )
+
+
+def _rows(encoder: Encoder, texts: list[str], role: Role) -> NDArray[np.float32]:
+    rows = np.asarray(encoder.encode(texts, role))
+    if rows.shape != (len(texts), encoder.dim):
+        raise ConfigError(
+            f"The encoder returned an array of the shape {rows.shape} for {len(texts)} texts. It must "
+            f"be {(len(texts), encoder.dim)}.",
+            hint="Report this to the authors of the encoder.",
+        )
+    return rows.astype(np.float32, copy=False)

@@ -1,0 +1,1 @@
+"""The encoder `your-name` for ttf: `plugin` is what ttf imports, `_model` makes vectors of texts."""

@@ -1,0 +1,61 @@
+"""`ttf search RUN --text`: the encoder of the data's card, and the texts of the documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ttf
+
+if TYPE_CHECKING:
+    from tests.conftest import Invoke
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rows = "".join(f"question {n} about topic{n}?,the answer on topic{n}\n" for n in range(40))
+    (tmp_path / "faq.csv").write_text(f"question,answer\n{rows}")
+    made = ttf.encode(tmp_path / "faq.csv", out=tmp_path / "data", encoder="hash")
+    ttf.train(
+        pairs=made.pairs,
+        bank=made.bank,
+        out=tmp_path / "run",
+        steps=1,
+        batch_size=8,
+        tower="identity",
+        doc_tower="linear",
+        threads=1,
+        supervised=False,
+    )
+    return tmp_path / "run"
+
+
+def test_words_are_encoded_by_the_encoder_of_the_data_and_texts_are_shown(
+    invoke: Invoke, run: Path
+) -> None:
+    found = invoke(["search", run, "--text", "topic7", "--text", "what of topic31", "-k", "2"])
+    assert found.code == 0, found.err
+    head, *rows = found.out.splitlines()
+    assert head == "query\trank\tid\tscore\ttext"
+    assert rows[0].endswith("\tthe answer on topic7") and rows[0].startswith("0\t1\t7\t")
+    assert rows[2].endswith("\tthe answer on topic31")
+    found = invoke(["search", run, "--text", "topic7", "-k", "1", "--json"])
+    assert found.json()["texts"] == [["the answer on topic7"]]
+
+
+def test_an_unknown_or_another_encoder_is_told(invoke: Invoke, run: Path) -> None:
+    card = run.parent / "data" / "card.json"
+    facts = json.loads(card.read_text())
+    facts["encoder"]["options"]["seed"] = 5
+    card.write_text(json.dumps(facts))
+    changed = invoke(["search", run, "--text", "x"])
+    assert changed.code == 3 and "not the one that made the data" in changed.err
+    card.unlink()
+    unknown = invoke(["search", run, "--text", "x"])
+    assert unknown.code == 2 and "no card of ttf data encode" in unknown.err
+    assert invoke(["search", run, "--text", "x", "--queries", "q.npz"]).code == 2
+    assert invoke(["search", run]).code == 2
+    assert invoke(["search", run, "--text", "  "]).code == 2

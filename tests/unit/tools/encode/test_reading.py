@@ -1,0 +1,203 @@
+"""What is read of each kind of input: rows of documents, who belongs to whom, grades, negatives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.tools.encode.test_bad_texts import beir
+
+from ttf.text.progress import Reporter
+from ttf.tools.encode import distinct
+from ttf.tools.encode.collect import Read, Reading
+from ttf.tools.encode.distinct import KeyWriter, first_equal, key_of
+from ttf.tools.encode.plan import read_inputs
+from ttf.tools.encode.read.columns import Columns
+from ttf.tools.encode.split import split_pairs
+
+CSV = "question,answer\nq one,same\nq two,same\nq three,other\nq one,other\n"
+
+
+def read(path: Path, **reading: Any) -> Read:
+    work = path.parent / "work"
+    work.mkdir(exist_ok=True)
+    return read_inputs([path], Reading(**reading), work, Reporter())
+
+
+def documents(found: Read) -> list[str]:
+    return found.documents.texts.read(0, found.documents.count)
+
+
+def test_equal_documents_are_one_row_and_a_query_may_have_several(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(CSV)
+    found = read(tmp_path / "a.csv")
+    assert documents(found) == ["same", "other"]
+    assert found.queries is not None
+    assert found.queries.texts.read(0, 3) == ["q one", "q two", "q three"]
+    part = split_pairs(found, 0, 0).parts["train"]
+    assert part.positives.tolist() == [[0, 1], [0, -1], [1, -1]]
+    assert part.negatives is None and part.scores is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", CSV.replace(",", "\t")),
+        ("a.csv", CSV.replace(",", ";")),
+        ("a.csv", "\ufeff" + CSV),
+        ("a.csv", CSV.replace("\n", "\r\n")),
+        ("a.tsv", 'question\tanswer\nthe "word"\t"quoted" text\n'),
+    ],
+)
+def test_other_separators_marks_and_line_ends_are_read(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text, newline="")
+    found = documents(read(tmp_path / name))
+    assert found == (['"quoted" text'] if "quoted" in text else ["same", "other"])
+
+
+def test_a_file_of_another_encoding_is_read_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("question,answer\nwho?,René\n".encode("cp1252"))
+    assert documents(read(tmp_path / "a.csv", encoding="cp1252")) == ["René"]
+
+
+def test_parquet_and_a_saved_data_set_give_what_the_csv_gives(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [line.split(",") for line in CSV.splitlines()[1:]]
+    table = arrow.table({"question": [q for q, _ in rows], "answer": [a for _, a in rows]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    saved = tmp_path / "set"
+    for split in ("train", "test"):
+        (saved / split).mkdir(parents=True)
+        place = str(saved / split / "data-0.arrow")
+        with arrow.OSFile(place, "wb") as file, arrow.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        state = {"_data_files": [{"filename": "data-0.arrow"}]}
+        (saved / split / "state.json").write_text(json.dumps(state))
+    (saved / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    (tmp_path / "a.csv").write_text(CSV)
+    expected = read(tmp_path / "a.csv").documents.digest
+    assert read(tmp_path / "a.parquet").documents.digest == expected
+    assert read(saved / "train").documents.digest == expected
+    both = read(saved)
+    assert both.documents.digest == expected
+    assert set(split_pairs(both, "auto", 0).parts) == {"train", "val"}
+
+
+def test_negatives_grades_and_scores_stay_with_their_documents(tmp_path: Path) -> None:
+    row = {
+        "query": "q",
+        "positives": [
+            {"docid": "p1", "title": "T", "text": "good"},
+            {"docid": "p2", "text": "fair"},
+        ],
+        "negatives": ["bad", "T good", "worse"],
+        "grades": [2, 1],
+        "scores": [9.5, 8.0, 1.0, 2.0, 0.5],
+    }
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    found = read(tmp_path / "a.jsonl", columns=Columns(grade="grades", score="scores"))
+    split = split_pairs(found, 0, 0)
+    part = split.parts["train"]
+    assert documents(found) == ["T good", "fair", "bad", "worse"]
+    assert part.positives.tolist() == [[0, 1]] and part.grades.tolist() == [[2.0, 1.0]]
+    assert part.negatives is not None and part.negatives.tolist() == [[2, 3]]
+    assert part.scores is not None and part.scores.tolist() == [[9.5, 8.0]]
+    assert part.negative_scores is not None and part.negative_scores.tolist() == [[1.0, 0.5]]
+    assert split.left_out == 1
+
+
+def test_negatives_of_sentence_transformers_are_numbered_columns(tmp_path: Path) -> None:
+    head = "anchor,positive,negative_1,negative_2"
+    (tmp_path / "a.csv").write_text(f"{head}\nq,p,n1,n2\nr,p2,,n2\n")
+    part = split_pairs(read(tmp_path / "a.csv"), 0, 0).parts["train"]
+    assert part.negatives is not None
+    assert part.negatives.tolist() == [[1, 2], [2, -1]]
+
+
+def test_sequences_are_rows_of_a_context(tmp_path: Path) -> None:
+    rows = [{"history": ["a", "b"], "document": "x"}, {"history": ["b", "c", "a"], "document": "y"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = read(tmp_path / "a.jsonl", columns=Columns(sequence="history"))
+    assert found.queries is None and found.passages is not None and found.sequences is not None
+    assert found.passages.texts.read(0, 3) == ["a", "b", "c"]
+    steps = found.sequences.load(found.passages.rows).padded(np.arange(2))
+    assert steps.tolist() == [[0, 1, -1], [1, 2, 0]]
+
+
+def test_beir_refers_by_ids_has_grades_and_its_own_splits(tmp_path: Path) -> None:
+    folder = beir(tmp_path / "set")
+    (folder / "qrels" / "test.tsv").write_text("q2\t0\td1\t1\nq2\td2\t0\n")
+    found = read(folder)
+    assert documents(found) == ["T one", "two"]
+    assert found.documents.ids is not None and found.documents.ids.read(0, 2) == ["d1", "d2"]
+    parts = split_pairs(found, 0, 0).parts
+    assert parts["train"].positives.tolist() == [[0], [1]]
+    assert parts["train"].grades.tolist() == [[2.0], [1.0]]
+    assert parts["test"].queries.tolist() == [1] and parts["test"].positives.tolist() == [[0]]
+    assert found.refused_grades == 1
+
+
+def test_an_id_of_a_text_that_has_another_is_counted_and_still_known(tmp_path: Path) -> None:
+    folder = beir(tmp_path / "set")
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "d3", "title": "", "text": "two"}\n')
+    (folder / "qrels" / "train.tsv").write_text("q1 d3 1\nq2 d2 1\n")
+    found = read(folder)
+    assert (found.documents.count, found.documents.merged) == (2, 1)
+    assert split_pairs(found, 0, 0).parts["train"].positives.tolist() == [[1], [1]]
+
+
+def test_pairs_of_a_document_are_on_one_side(tmp_path: Path) -> None:
+    rows = "".join(f"q{n},document {n // 3}\n" for n in range(3000))
+    (tmp_path / "a.csv").write_text(f"question,answer\n{rows}")
+    split = split_pairs(read(tmp_path / "a.csv"), 0.1, 0)
+    train, val = (set(split.parts[name].positives.ravel()) for name in ("train", "val"))
+    assert not train & val and len(split.parts["val"]) == pytest.approx(300, abs=3)
+    assert "stay together" in split.text
+
+
+def test_what_was_read_is_used_again_until_a_file_or_an_option_changes(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(CSV)
+    said: list[str] = []
+
+    class Told(Reporter):
+        def note(self, text: str) -> None:
+            said.append(text)
+
+    def again(**reading: Any) -> Read:
+        return read_inputs([file], Reading(**reading), tmp_path / "work", Told())
+
+    first = read(file)
+    assert documents(again()) == documents(first) and said == ["The inputs are already read."]
+    assert split_pairs(again(), 0, 0).parts["train"].positives.tolist() == [
+        [0, 1],
+        [0, -1],
+        [1, -1],
+    ]
+    said.clear()
+    again(skip_empty=True)
+    file.write_text(CSV.replace("same", "SAME"))
+    assert documents(again()) == ["SAME", "other"] and said == []
+
+
+def test_equal_things_are_found_in_any_number_of_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(0).integers(0, 300, 1000)
+    writer = KeyWriter(tmp_path / "keys")
+    for value in values:
+        writer.append(key_of(str(value).encode()))
+    writer.close()
+    _, inverse = np.unique(values, return_inverse=True)
+    expected = np.array([np.flatnonzero(inverse == group)[0] for group in inverse])
+    for at_once in (1 << 20, 300, 7):
+        monkeypatch.setattr(distinct, "_AT_ONCE", at_once)
+        assert np.array_equal(first_equal(tmp_path / "keys", tmp_path / "firsts"), expected)
