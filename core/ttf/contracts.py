@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-Kind = Literal["tower", "miner", "storage", "device", "observer", "check"]
-KINDS: tuple[Kind, ...] = ("tower", "miner", "storage", "device", "observer", "check")
+Kind = Literal["tower", "miner", "storage", "device", "exporter", "observer", "check"]
+KINDS: tuple[Kind, ...] = (
+    *("tower", "miner", "storage", "device"),
+    *("exporter", "observer", "check"),
+)
 
 DType = Literal["float32", "float16", "bfloat16", "int32", "int64", "uint8"]
 

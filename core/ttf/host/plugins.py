@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         StoreWriter,
         TowerFactory,
     )
-    from ttf.hookspecs import Check
+    from ttf.hookspecs import Check, ExporterFactory
 
 # Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
@@ -114,6 +114,8 @@ def usable(kind: Literal["miner"], name: str) -> MinerFactory: ...
 def usable(kind: Literal["storage"], name: str) -> StorageFactory: ...
 @overload
 def usable(kind: Literal["device"], name: str) -> DeviceFactory: ...
+@overload
+def usable(kind: Literal["exporter"], name: str) -> ExporterFactory: ...
 @overload
 def usable(kind: Kind, name: str) -> Factory: ...
 def usable(kind: Kind, name: str) -> Factory:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ttf.data.sources import MemorySource as MemorySource
     from ttf.testing._banks import clustered_rows as clustered_rows
     from ttf.testing.devices import DeviceTests as DeviceTests
+    from ttf.testing.exporters import ExporterTests as ExporterTests
     from ttf.testing.miners import MinerTests as MinerTests
     from ttf.testing.plugin import PluginTests as PluginTests
     from ttf.testing.stores import StoreTests as StoreTests
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DeviceTests": "ttf.testing.devices",
+    "ExporterTests": "ttf.testing.exporters",
     "MemorySource": "ttf.data.sources",
     "MinerTests": "ttf.testing.miners",
     "PluginTests": "ttf.testing.plugin",

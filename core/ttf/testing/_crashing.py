@@ -92,7 +92,13 @@ class _Wrapped:
 
 def _factory(kind: Kind) -> Any:
     factory = plugins.load(kind, _settings()["name"])
-    wraps = {"tower": _tower, "miner": _miner, "storage": _storage, "device": _device}
+    wraps = {
+        "tower": _tower,
+        "miner": _miner,
+        "storage": _storage,
+        "device": _device,
+        "exporter": _exporter,
+    }
     return wraps[kind](factory)
 
 
@@ -150,6 +156,14 @@ def _device(factory: Any) -> Any:
     return _Wrapped(factory, name=NAME, create=create)
 
 
+def _exporter(factory: Any) -> Any:
+    def create(options: Any) -> Any:
+        exporter = factory.create(options)
+        return _Wrapped(exporter, write=_dying_at(1, exporter.write))
+
+    return _Wrapped(factory, name=NAME, create=create)
+
+
 @hookimpl
 def ttf_tower(name: str) -> Any:
     return _factory("tower")
@@ -168,3 +182,8 @@ def ttf_storage(name: str) -> Any:
 @hookimpl
 def ttf_device(name: str) -> Any:
     return _factory("device")
+
+
+@hookimpl
+def ttf_exporter(name: str) -> Any:
+    return _factory("exporter")

@@ -73,6 +73,9 @@ def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
     if kind == "miner":
         tasks.mine(plugins.usable("miner", name), name, {"options": options})
         return
+    if kind == "exporter":
+        _create(name, options)
+        return
     work = {"storage": _write_and_read, "tower": _forward, "device": _start}[kind]
     work(name, options)
 
@@ -99,6 +102,14 @@ def write_array(writer: StoreWriter, rows: NDArray[Any], step: int = 8) -> None:
     for start in range(0, len(rows), step):
         array.append(rows[start : start + step])
     writer.commit()
+
+
+def _create(name: str, options: Mapping[str, Any]) -> None:
+    from ttf.host import plugins
+    from ttf.host.options import checked
+
+    factory = plugins.usable("exporter", name)
+    factory.create(checked(factory.options_type, options, f"exporter.{name}"))
 
 
 def _forward(name: str, options: Mapping[str, Any]) -> None:

@@ -17,7 +17,8 @@ def test_the_list_has_the_fields_the_contract_names(invoke: Invoke) -> None:
     assert {tuple(entry) for entry in found} == {
         ("kind", "name", "distribution", "version", "api", "available", "reason")
     }
-    assert {"tower", "miner", "storage", "device", "observer"} == {entry["kind"] for entry in found}
+    kinds = {"tower", "miner", "storage", "device", "exporter", "observer"}
+    assert kinds == {entry["kind"] for entry in found}
     assert all(entry["available"] is None and entry["api"] == 1 for entry in found)
 
 

@@ -87,6 +87,17 @@ def _here(info: PluginInfo) -> Description:
         vars(o) | {"bounds": dict(o.bounds)} for o in plugin_options.describe(factory.options_type)
     ]
     doc = vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or ""
+    if info.kind == "exporter":
+        example = f"ttf export RUN_DIR {name} --out DIR" if state.ok else ""
+        return Description(
+            **common,
+            summary=doc.partition("\n")[0],
+            available=state.ok,
+            reason=state.reason,
+            fix=state.fix,
+            options=described,
+            example=example,
+        )
     section = "tower.query" if info.kind == "tower" else f"{info.kind}.{name}"
     chosen = f"ttf train --{info.kind} {name}"
     first = described[0] if described else None

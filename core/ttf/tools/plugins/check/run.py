@@ -22,6 +22,7 @@ Status = Literal["ok", "fail", "died", "skip"]
 # The class of `ttf.testing` for each kind that has one.
 SUITES: Final = {
     "device": "DeviceTests",
+    "exporter": "ExporterTests",
     "miner": "MinerTests",
     "storage": "StoreTests",
     "tower": "TowerTests",
