@@ -213,6 +213,10 @@ class ExportAnswers:
     """As the exported encoder makes them, (Q, D)."""
     document_vectors: NDArray[np.float32] | None = None
     """For `document_rows`; of an index the stored ones, which must be equal bit for bit."""
+    query_inputs: NDArray[np.float32] | None = None
+    """Of exports that read texts: what the encoder alone makes of them. The towers of the run are
+    asked about these, instead of about the vectors of the probe."""
+    document_inputs: NDArray[np.float32] | None = None
     count: int | None = None
     """How many documents, answers or lines the format has; None: nothing to count."""
     library: str = ""

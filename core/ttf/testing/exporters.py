@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import pytest
 
 from ttf.contracts import Kind
-from ttf.errors import GaveUp, TtfError
+from ttf.errors import ConfigError, GaveUp, TtfError
 from ttf.testing import _runs
 from ttf.testing._crashing import crashing
 from ttf.testing.plugin import PluginTests
@@ -40,7 +40,11 @@ class ExporterTests(PluginTests):
     def test_an_export_answers_as_the_run_does(
         self, factory: Any, tmp_path: Path, ids: Ids
     ) -> None:
-        done = self.exported(small_run(ids), tmp_path / "out")
+        try:
+            done = self.exported(small_run(ids), tmp_path / "out")
+        except ConfigError:  # a format may know no ids of this kind
+            assert ids == "texts"
+            return
         self.as_it_should_be(factory, done, tmp_path / "out")
         assert not done.calibrated
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ttf.errors import NumericFailure
 from ttf.hookspecs import ExportAnswers
@@ -40,8 +41,29 @@ class Checked:
     compared_with: str
 
 
+def asked_of_the_towers(ready: Ready, answers: ExportAnswers) -> Ready:
+    """With what the towers make of the inputs that an encoder of texts has made."""
+    if answers.query_inputs is not None:
+        one = 1.0 if ready.facts.calibrated else None
+        queries = _with_last(ready.model.encode_queries(answers.query_inputs), one)
+        rows, scores = ready.find(queries, ready.rows.shape[1])
+        ready = replace(ready, queries=queries, rows=rows, scores=scores)
+    if answers.document_inputs is not None:
+        mean = ready.facts.mean_correction if ready.facts.calibrated else None
+        documents = _with_last(ready.model.encode_documents(answers.document_inputs), mean)
+        ready = replace(ready, document_vectors=documents)
+    return ready
+
+
+def _with_last(vectors: NDArray[np.float32], last: float | None) -> NDArray[np.float32]:
+    if last is None:
+        return vectors
+    return np.concatenate([vectors, np.full((len(vectors), 1), last, np.float32)], axis=1)
+
+
 def check(ready: Ready, said: Mapping[str, Any], name: str) -> Checked:
     answers = child.answers(ready.answers, said)
+    ready = asked_of_the_towers(ready, answers)
     differences = [0.0]
     problems: list[str] = []
     same = None

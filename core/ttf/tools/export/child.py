@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from ttf.process.serve import Tell
 
-ARRAYS: Final = ("rows", "scores", "query_vectors", "document_vectors")
+ARRAYS: Final = (
+    *("rows", "scores", "query_vectors", "document_vectors"),
+    *("query_inputs", "document_inputs"),
+)
 _EVERY_S: Final = 0.25
 
 

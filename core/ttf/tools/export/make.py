@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ttf.tools.export.checked import Checked, check
 from ttf.tools.export.processes import run_exporter
 
 if TYPE_CHECKING:
+    from ttf.hookspecs import ExporterFactory
     from ttf.text.progress import Reporter
 
 _MADE: Final = "made"
@@ -104,7 +105,7 @@ def export_asked(asked: Asked, reporter: Reporter) -> Exported:
 
     with (
         _scratch(asked.out) as scratch,
-        prepared(asked, factory.exports, scratch, reporter) as ready,
+        prepared(asked, factory.exports, scratch, reporter, _texts_of(factory)) as ready,
     ):
         made = scratch / _MADE
         made.mkdir()
@@ -130,6 +131,11 @@ def export_asked(asked: Asked, reporter: Reporter) -> Exported:
         _about(made / ABOUT, ready.facts, result)
         folder_into_place(made, asked.out, "export")
     return result
+
+
+def _texts_of(factory: ExporterFactory) -> Literal["train", "val"]:
+    """Which queries an exporter wants the texts of; those of the check are validation queries."""
+    return "train" if getattr(factory, "texts_of", "val") == "train" else "val"
 
 
 def _about(path: Path, facts: Any, result: Exported) -> None:

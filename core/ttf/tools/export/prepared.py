@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ttf.tools.export.asked import Asked
     from ttf.training.inference import Model
 
+Texts = Literal["train", "val"]
 Exports = Literal["vectors", "encoder", "results"]
 
 
@@ -48,7 +49,13 @@ class Ready:
 
 
 @contextlib.contextmanager
-def prepared(asked: Asked, exports: Exports, scratch: Path, reporter: Reporter) -> Iterator[Ready]:
+def prepared(
+    asked: Asked,
+    exports: Exports,
+    scratch: Path,
+    reporter: Reporter,
+    texts_of: Texts = "val",
+) -> Iterator[Ready]:
     from ttf.training.open_run import open_run
 
     folders = {name: scratch / name for name in ("data", "probe", "answers", "texts", "miner")}
@@ -94,7 +101,7 @@ def prepared(asked: Asked, exports: Exports, scratch: Path, reporter: Reporter) 
             documents = _encoded(model, questions.documents, calibrated, facts.mean_correction)
         else:
             documents = expected.stored(source, questions.document_rows)
-        _save_texts(asked, model, folders["texts"], reporter)
+        _save_texts(asked, model, folders["texts"], reporter, texts_of)
         ids = _save_ids(model, folders["data"])
         save_probe(
             folders["probe"],
@@ -107,7 +114,7 @@ def prepared(asked: Asked, exports: Exports, scratch: Path, reporter: Reporter) 
                 "documents": questions.documents,
             },
         )
-        _probe_texts(folders, questions)
+        _probe_texts(folders, questions, texts_of)
         yield Ready(
             model=model,
             exports=exports,
@@ -277,17 +284,22 @@ def _saved(path: Path, array: NDArray[Any] | None) -> str:
     return str(path)
 
 
-def _save_texts(asked: Asked, model: Model, folder: Path, reporter: Reporter) -> None:
+def _save_texts(
+    asked: Asked, model: Model, folder: Path, reporter: Reporter, texts_of: Texts
+) -> None:
     given = {"query": asked.query_texts, "document": asked.document_texts}
-    rows = {"query": len(model.judged.queries), "document": model.bank.bank.shape[0]}
+    queries = model.train if texts_of == "train" else model.judged
+    rows = {"query": len(queries.queries), "document": model.bank.bank.shape[0]}
     for role, path in given.items():
         if path is not None:
             reporter.stage(f"read the texts of {path.name}", None)
-            split: Literal["val"] | None = "val" if role == "query" else None
+            split = texts_of if role == "query" else None
             texts.store(folder / role, texts.lines_of(path, split), rows[role], str(path))
 
 
-def _probe_texts(folders: Mapping[str, Path], questions: expected.Asking) -> None:
+def _probe_texts(folders: Mapping[str, Path], questions: expected.Asking, texts_of: Texts) -> None:
+    if texts_of == "train":
+        return
     asked = {"query": questions.file_rows, "document": questions.document_rows}
     for role, rows in asked.items():
         found = texts.StoredTexts.found(folders["texts"] / role)
