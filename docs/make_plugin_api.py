@@ -40,6 +40,10 @@ def _lines() -> Iterator[str]:
     for name, found in sorted((vars(contracts) | vars(hookspecs)).items()):
         if inspect.isclass(found) and found.__module__ in (contracts.__name__, hookspecs.__name__):
             yield from _of_class(name, found)
+    yield from ("", "[exporters]")
+    for name, found in sorted(vars(hookspecs).items()):
+        if inspect.isclass(found) and name in _OF_EXPORTERS:
+            yield from _of_class(name, found)
     yield from ("", "[functions]")
     for name in sorted(ttf.__all__):
         found = getattr(ttf, name)
@@ -60,11 +64,24 @@ def _lines() -> Iterator[str]:
             yield f"{name}({bases}): exit code {int(found.exit_code)}"
 
 
+_OF_EXPORTERS = {
+    "ExportAnswers",
+    "ExportFacts",
+    "ExportProbe",
+    "ExportSource",
+    "Exporter",
+    "ExporterFactory",
+    "Searched",
+    "TowerFacts",
+}
+
+
 _COMMANDS = {
     "compare",
     "doctor",
     "encode",
     "evaluate",
+    "export",
     "guard",
     "load",
     "mine",

@@ -14,6 +14,7 @@ Functions, each as the command of the same name:
     load, evaluate    the towers of a run; its metrics
     calibrate         corrects a finished model for hubs
     mine              a table of hard-negative candidates
+    export            a run for sentence-transformers, ONNX, FAISS, databases
     tune              looks for a better configuration, and trains it
     compare           is one configuration better than another? (ttf ab)
     doctor            is this machine, this environment and a configuration safe?
@@ -118,6 +119,14 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         EncoderContext as EncoderContext,
         EncoderFactory as EncoderFactory,
         Role as Role,
+        ExportAnswers as ExportAnswers,
+        Exporter as Exporter,
+        ExporterFactory as ExporterFactory,
+        ExportFacts as ExportFacts,
+        ExportProbe as ExportProbe,
+        ExportSource as ExportSource,
+        Searched as Searched,
+        TowerFacts as TowerFacts,
         Verdict as Verdict,
         hookimpl as hookimpl,
     )
@@ -193,6 +202,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.tools.encode.from_python import (
         Encoded as Encoded,
         encode as encode,
+    from ttf.tools.export.make import (
+        Exported as Exported,
+        export as export,
     )
     from ttf.tools.guard.from_python import (
         Guarded as Guarded,
@@ -228,7 +240,7 @@ _NAMES: Final = {
     "ttf.data.order": "derived_seed sampled_rows",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",
-    "ttf.hookspecs": "CheckContext CutsTexts Encoder EncoderContext EncoderFactory Role Verdict hookimpl",
+    "ttf.hookspecs": "CheckContext CutsTexts Encoder EncoderContext EncoderFactory ExportAnswers ExportFacts ExportProbe ExportSource Exporter ExporterFactory Role Searched TowerFacts Verdict hookimpl",
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
     "ttf.host.version": "__version__",
@@ -248,6 +260,7 @@ _NAMES: Final = {
     "ttf.tools.calibrate": "CalibratedRun calibrate",
     "ttf.tools.doctor.diagnosis": "Diagnosis doctor",
     "ttf.tools.encode.from_python": "Encoded encode",
+    "ttf.tools.export.make": "Exported export",
     "ttf.tools.guard.from_python": "Guarded guard",
     "ttf.tools.mine.offline": "Mined",
     "ttf.tools.report.make": "Reported report",

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "eval": "Compute recall, MRR and nDCG of a run with the full bank.",
     "search": "Find the best documents for queries, with a trained run.",
     "mine": "Write a table of hard-negative candidates.",
+    "export": "Write a run for sentence-transformers, ONNX, FAISS, databases and others.",
     "config": "What a run would use, what a key means, a schema for editors.",
     "doctor": "Check whether machine, environment and configuration are safe.",
     "bench": "Measure the limits of this machine, and compare ttf with other programs.",
@@ -50,7 +51,9 @@ COMMANDS: dict[str, str] = {
     "plugins": "List the installed plugins and their options.",
     "completion": "Print the completion script for your shell.",
 }
-_LOAD_TORCH = frozenset({"train", "resume", "calibrate", "eval", "search", "mine", "bench", "tune"})
+_LOAD_TORCH = frozenset(
+    {"train", "resume", "calibrate", "eval", "search", "mine", "export", "bench", "tune"}
+)
 _IS_FULL = distribution.NAME == distribution.FULL
 # Those that twotower-guard has; `ab` and `bisect` compare and examine commands there.
 _OF_THE_CRASH_SIDE = frozenset(

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-Kind = Literal["tower", "miner", "storage", "device", "encoder", "observer", "check"]
+Kind = Literal["tower", "miner", "storage", "device", "encoder", "exporter", "observer", "check"]
 KINDS: tuple[Kind, ...] = (
     *("tower", "miner", "storage", "device"),
-    *("encoder", "observer", "check"),
+    *("encoder", "exporter", "observer", "check"),
 )
 
 DType = Literal["float32", "float16", "bfloat16", "int32", "int64", "uint8"]

@@ -1,9 +1,9 @@
-"""The hooks a plugin may implement, each with its time of call, and the types of encoders and of
-`ttf doctor` checks."""
+"""The hooks a plugin may implement, each with its time of call, and the types of three kinds of
+plugins: checks of `ttf doctor`, encoders and exporters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args, runtime_checkable
@@ -14,6 +14,7 @@ from ttf.contracts import Factory
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
 
     from ttf.contracts import (
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         StepRecord,
         StorageFactory,
         TowerFactory,
+        TowerShape,
+        VectorSource,
     )
 
 hookspec = pluggy.HookspecMarker("ttf")
@@ -133,6 +136,150 @@ class EncoderFactory(Factory, Protocol):
 
     def create(self, options: Any, context: EncoderContext) -> Encoder:
         """Raises ConfigError if the model is not on this machine; downloads nothing."""
+class TowerFacts:
+    """One tower of a run."""
+
+    name: str
+    options: Mapping[str, Any]
+    shape: TowerShape
+
+
+class ExportFacts:
+    """What an exporter is told of the run; nothing here was written by the exporter itself."""
+
+    run: str
+    """The name of its folder."""
+    query: TowerFacts
+    document: TowerFacts
+    similarity: Literal["cosine", "dot"]
+    """Vectors have unit length with cosine; they are compared by inner product in any case."""
+    rows: int
+    """Width of the document vectors as they are exported, the calibration included."""
+    calibrated: bool
+    """Documents have the calibration as their last dimension; a query has a 1 there."""
+    mean_correction: float
+    """Last dimension for documents that are not in the bank; 0 if not calibrated."""
+    vector_type: Literal["float32", "int8"] = "float32"
+    """int8: the values of `documents` are whole numbers from -127 to 127."""
+    prepared: bool = False
+    """A query vector is first multiplied by the matrix query.npy of the folder."""
+    lengths: Sequence[int]
+    """How many steps queries have, ascending; (1,) for vectors."""
+    ids_are: str
+    weights_sha256: str
+    bank_fingerprint: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The configuration of the run by dotted key."""
+    encoder: str = ""
+    """Folder of the text encoder that made the vectors; empty: none was given."""
+
+
+class Searched:
+    """Some queries of the run's validation pairs with what `ttf search` finds for them."""
+
+    queries: NDArray[np.int64]
+    """Rows of the pairs' file."""
+    rows: NDArray[np.int64]
+    """Rows of the bank (queries, k), best first."""
+    scores: NDArray[np.float32]
+    positives: NDArray[np.int64]
+    """Rows of the bank, padded with -1."""
+
+
+class ExportSource(Protocol):
+    """A trained retriever, opened in the process of the exporter; what it does not ask for is not
+    loaded."""
+
+    facts: ExportFacts
+
+    def documents(self) -> VectorSource:
+        """The bank as the document tower sees it, (rows, dim) float32."""
+
+    def ids(self) -> NDArray[np.int64] | NDArray[np.str_] | None:
+        """Those of the bank; None: documents are known by their rows."""
+
+    def query_matrix(self) -> NDArray[np.float32] | None:
+        """What `facts.prepared` says: (width of a query vector with its 1, dim)."""
+
+    def towers(self) -> tuple[torch.nn.Module, torch.nn.Module]:
+        """The query tower and the document tower on the CPU, in eval mode, without what brings
+        vectors to unit length."""
+
+    def searched(self, k: int, split: Literal["train", "val"] = "val") -> Iterator[Searched]:
+        """In blocks, in the order of the file."""
+
+    def texts(self, role: Literal["query", "document"]) -> Sequence[str] | None:
+        """Of the queries of `searched` by row of the file, or of the bank; None: not known."""
+
+    def say(self, note: str) -> None:
+        """For the user, once."""
+
+    def advance(self, done: int, total: int) -> None:
+        """As often as is cheap."""
+
+
+class ExportProbe:
+    """What an export is asked for, to compare its answers with those of the run."""
+
+    facts: ExportFacts
+    k: int
+    queries: NDArray[np.float32]
+    """Inputs of the query tower, (Q, D) or (Q, L, D)."""
+    lengths: NDArray[np.int64] | None
+    query_rows: NDArray[np.int64]
+    """Rows of the pairs' file."""
+    query_vectors: NDArray[np.float32]
+    """The same queries as they are compared with the exported documents."""
+    document_rows: NDArray[np.int64]
+    """Some rows of the bank, ascending."""
+    documents: NDArray[np.float32]
+    """Inputs of the document tower for these rows."""
+    ids: NDArray[np.int64] | NDArray[np.str_] | None
+    query_texts: Sequence[str] | None = None
+    document_texts: Sequence[str] | None = None
+
+
+class ExportAnswers:
+    """What the library of the format says; each answer that is given is compared."""
+
+    rows: NDArray[np.int64] | None = None
+    """Rows of the bank for each query, best first, (Q, k)."""
+    scores: NDArray[np.float32] | None = None
+    query_vectors: NDArray[np.float32] | None = None
+    """As the exported encoder makes them, (Q, D)."""
+    document_vectors: NDArray[np.float32] | None = None
+    """For `document_rows`; of an index the stored ones, which must be equal bit for bit."""
+    query_inputs: NDArray[np.float32] | None = None
+    """Of exports that read texts: what the encoder alone makes of them. The towers of the run are
+    asked about these, instead of about the vectors of the probe."""
+    document_inputs: NDArray[np.float32] | None = None
+    count: int | None = None
+    """How many documents, answers or lines the format has; None: nothing to count."""
+    library: str = ""
+    """Who answered, with its version."""
+
+
+class Exporter(Protocol):
+    """Writes a retriever in a format of others, and reads it back with their library. Both happen in
+    processes of their own, so that a crash of a library has a name."""
+
+    def write(self, source: ExportSource, folder: Path) -> Mapping[str, Any]:
+        """Fills an empty folder with bounded memory; returns what export.json is to say of it.
+        Raises ConfigError for what the format cannot hold."""
+
+    def read_back(self, folder: Path, probe: ExportProbe) -> ExportAnswers:
+        """Called in another process, on the finished folder."""
+
+
+class ExporterFactory(Factory, Protocol):
+    @property
+    def exports(self) -> Literal["vectors", "encoder", "results"]:
+        """vectors: of the documents, with the calibration; encoder: the towers, without it except
+        with --calibrated; results: what was found with both."""
+
+    def create(self, options: Any) -> Exporter: ...
 
 
 @hookspec(firstresult=True)
@@ -158,6 +305,8 @@ def ttf_device(name: str) -> DeviceFactory | None:
 @hookspec(firstresult=True)
 def ttf_encoder(name: str) -> EncoderFactory | None:
     """Return the factory of the encoder `name`, or None if it is not yours."""
+def ttf_exporter(name: str) -> ExporterFactory | None:
+    """Return the factory of the exporter `name`, or None if it is not yours."""
 
 
 @hookspec(firstresult=True)

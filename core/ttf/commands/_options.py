@@ -141,6 +141,17 @@ def dtype(**more: Any) -> Callable[[F], F]:
     return one_of("--dtype", *values, metavar="f32|f16|bf16", **more)
 
 
+def plugin_name(kind: Kind) -> click.ParamType[str]:
+    """An installed plugin of this kind, as an argument."""
+
+    def values() -> list[str]:
+        from ttf.host import installed
+
+        return installed.choices(kind)
+
+    return _PluginName(kind, values)
+
+
 def plugin(flag: str, kind: Kind, *also: str, **more: Any) -> Callable[[F], F]:
     """An installed plugin name of this kind (from metadata, without imports), or one of `also`."""
 

@@ -39,9 +39,9 @@ def command(kind: str, name: str, out: Path | None, as_json: bool) -> None:
     """Create a package with a plugin of the kind KIND and the name NAME.
 
     It contains a small working implementation, which you replace by your own, and its tests
-    (ttf.testing), README, types and CI. KIND is tower, miner, storage, device, encoder or observer.
-    NAME has lower-case letters and digits, with dashes between words. The name of a storage is the
-    ending of its files.
+    (ttf.testing), README, types and CI. KIND is tower, miner, storage, device, encoder, exporter or
+    observer. NAME has lower-case letters and digits, with dashes between words. The name of a
+    storage is the ending of its files.
 
     With --json: {"kind", "name", "distribution", "module", "path", "files"}.
     """
@@ -82,6 +82,8 @@ def _next_lines(naming: Naming, folder: Path) -> list[str]:
         used = [f"ttf train --set 'observers=[\"{name}\"]'"]
     elif kind == "encoder":
         used = [f"ttf data encode texts.csv --encoder {name} --out data"]
+    elif kind == "exporter":
+        used = ["ttf train --out demo", f"ttf export demo {name} --out exported"]
     elif kind == "storage":
         used = [
             "ttf data synth --out demo",

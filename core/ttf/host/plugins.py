@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         StoreWriter,
         TowerFactory,
     )
-    from ttf.hookspecs import Check, EncoderFactory
+    from ttf.hookspecs import Check, EncoderFactory, ExporterFactory
 
 # Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
@@ -124,6 +124,8 @@ def usable(kind: Literal["storage"], name: str) -> StorageFactory: ...
 def usable(kind: Literal["device"], name: str) -> DeviceFactory: ...
 @overload
 def usable(kind: Literal["encoder"], name: str) -> EncoderFactory: ...
+@overload
+def usable(kind: Literal["exporter"], name: str) -> ExporterFactory: ...
 @overload
 def usable(kind: Kind, name: str) -> Factory: ...
 def usable(kind: Kind, name: str) -> Factory:

@@ -110,6 +110,21 @@ def folder_written_whole(path: Path, area: str | None = None) -> Iterator[Path]:
         raise
 
 
+def folder_into_place(folder: Path, target: Path, area: str) -> None:
+    """Renames a finished folder of the same disk to `target`, durably; it replaces an old one.
+
+    Raises StorageError.
+    """
+    old = temporary_path(target, _OLD_PREFIX)
+    try:
+        _sync_tree(folder, area)
+        _put_in_place(folder, target, old, area)
+        if old.exists():
+            remove(old, old.parent, area)
+    except OSError as error:
+        raise storage_error(error, str(target)) from error
+
+
 def _sync_tree(folder: Path, area: str) -> None:
     for inner in sorted(folder.iterdir()):
         if inner.is_dir():

@@ -98,6 +98,7 @@ def _factory(kind: Kind) -> Any:
         "storage": _storage,
         "device": _device,
         "encoder": _encoder,
+        "exporter": _exporter,
     }
     return wraps[kind](factory)
 
@@ -160,6 +161,10 @@ def _encoder(factory: Any) -> Any:
     def create(options: Any, context: Any) -> Any:
         encoder = factory.create(options, context)
         return _Wrapped(encoder, encode=_dying_at(_ENCODER_CALL, encoder.encode))
+def _exporter(factory: Any) -> Any:
+    def create(options: Any) -> Any:
+        exporter = factory.create(options)
+        return _Wrapped(exporter, write=_dying_at(1, exporter.write))
 
     return _Wrapped(factory, name=NAME, create=create)
 
@@ -187,3 +192,8 @@ def ttf_device(name: str) -> Any:
 @hookimpl
 def ttf_encoder(name: str) -> Any:
     return _factory("encoder")
+
+
+@hookimpl
+def ttf_exporter(name: str) -> Any:
+    return _factory("exporter")

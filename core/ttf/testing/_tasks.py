@@ -86,6 +86,7 @@ def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
         "tower": _forward,
         "device": _start,
         "encoder": _encode_two,
+        "exporter": _create,
     }[kind]
     work(name, options)
 
@@ -112,6 +113,14 @@ def write_array(writer: StoreWriter, rows: NDArray[Any], step: int = 8) -> None:
     for start in range(0, len(rows), step):
         array.append(rows[start : start + step])
     writer.commit()
+
+
+def _create(name: str, options: Mapping[str, Any]) -> None:
+    from ttf.host import plugins
+    from ttf.host.options import checked
+
+    factory = plugins.usable("exporter", name)
+    factory.create(checked(factory.options_type, options, f"exporter.{name}"))
 
 
 def _forward(name: str, options: Mapping[str, Any]) -> None:

@@ -254,15 +254,31 @@ class Model:
         return replace(ref, column_path=str(path.resolve()))
 
     def _find(self, vectors: NDArray[np.float32], k: int) -> Found:
-        rows, scores = self._searcher.search(self.compared(vectors), k)
+        return found_in(self.bank, *self.best_rows(self.compared(vectors), k))
+
+    @borrowing
+    def best_rows(
+        self, compared: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Bank rows and scores for what `compared` returned."""
+        rows, scores = self._searcher.search(compared, k)
         if isinstance(self._searcher, Certifies):
             self._notes += self._searcher.tally.take_notes()
-        return found_in(self.bank, rows, scores)
+        return rows, scores
+
+    @borrowing
+    def encode_pairs(
+        self, split: Split, rows: NDArray[np.int64], *, fp32: bool = False
+    ) -> NDArray[np.float32]:
+        """Query vectors of some pairs; `fp32`: without the shorter products of the device."""
+        self._check_fits(split.queries)
+        precision = self._policy.precision("fp32") if fp32 else self._precision
+        return encode_split(self.towers, split, rows, self._policy, precision, _MICRO_BATCH)
 
     @cached_property
     def _searcher(self) -> Miner:
         context = MinerContext(
-            threads=miner_threads(self.config.miner, self._policy.threads),
+            threads=self.threads,
             seed=0,
             deterministic=True,
             budget_bytes=memory_budget(self.config.memory.budget),
@@ -339,6 +355,21 @@ class Model:
     def train(self) -> Split:
         """The training pairs."""
         return self._opening.split("train")
+
+    @property
+    def judged(self) -> Split:
+        """The pairs that `evaluate` judges with: the validation pairs."""
+        return self._val
+
+    @property
+    def threads(self) -> int:
+        """Of a search."""
+        return miner_threads(self.config.miner, self._policy.threads)
+
+    @property
+    def short_products(self) -> bool:
+        """Queries are encoded with bfloat16 products here."""
+        return self._precision.name != "fp32"
 
     @property
     def dataset(self) -> Dataset:

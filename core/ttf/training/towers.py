@@ -253,6 +253,16 @@ def save_model(
     return digest
 
 
+def tower_specs(folder: Path) -> tuple[Specs, str]:
+    """Both towers of a model that was loaded, not built, and the SHA-256 of its weights."""
+    config = read_json(folder / MODEL_CONFIG, folder.parent)
+    specs = Specs(
+        query=TowerSpec.from_json("query", config["query"]),
+        doc=TowerSpec.from_json("doc", config["doc"]),
+    )
+    return specs, str(config["weights_sha256"])
+
+
 def load_model(folder: Path) -> TwoTower:
     """Loads the towers that `save_model` wrote to a run's folder, weights verified, in eval mode."""
     run = folder.parent

@@ -87,7 +87,12 @@ def _here(info: PluginInfo) -> Description:
         vars(o) | {"bounds": dict(o.bounds)} for o in plugin_options.describe(factory.options_type)
     ]
     doc = vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or ""
-    if info.kind == "encoder":
+    if info.kind in ("encoder", "exporter"):
+        example = (
+            _encode_example(name, described)
+            if info.kind == "encoder"
+            else f"ttf export RUN_DIR {name} --out DIR"
+        )
         return Description(
             **common,
             summary=doc.partition("\n")[0],
@@ -95,7 +100,7 @@ def _here(info: PluginInfo) -> Description:
             reason=state.reason,
             fix=state.fix,
             options=described,
-            example=_encode_example(name, described) if state.ok else "",
+            example=example if state.ok else "",
         )
     section = "tower.query" if info.kind == "tower" else f"{info.kind}.{name}"
     chosen = f"ttf train --{info.kind} {name}"

@@ -44,7 +44,7 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_there_is_a_template_for_every_kind_that_authors_write() -> None:
-    assert KINDS == ["device", "encoder", "miner", "observer", "storage", "tower"]
+    assert KINDS == ["device", "encoder", "exporter", "miner", "observer", "storage", "tower"]
 
 
 @ON_EVERY_KIND

@@ -1,0 +1,1 @@
+"""The exporter `your-name` for ttf: `plugin` is what ttf imports, `_format` does the work."""
