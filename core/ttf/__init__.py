@@ -118,13 +118,13 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         Encoder as Encoder,
         EncoderContext as EncoderContext,
         EncoderFactory as EncoderFactory,
-        Role as Role,
         ExportAnswers as ExportAnswers,
         Exporter as Exporter,
         ExporterFactory as ExporterFactory,
         ExportFacts as ExportFacts,
         ExportProbe as ExportProbe,
         ExportSource as ExportSource,
+        Role as Role,
         Searched as Searched,
         TowerFacts as TowerFacts,
         Verdict as Verdict,
@@ -202,6 +202,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     from ttf.tools.encode.from_python import (
         Encoded as Encoded,
         encode as encode,
+    )
     from ttf.tools.export.make import (
         Exported as Exported,
         export as export,

@@ -136,6 +136,8 @@ class EncoderFactory(Factory, Protocol):
 
     def create(self, options: Any, context: EncoderContext) -> Encoder:
         """Raises ConfigError if the model is not on this machine; downloads nothing."""
+
+
 class TowerFacts:
     """One tower of a run."""
 
@@ -305,6 +307,9 @@ def ttf_device(name: str) -> DeviceFactory | None:
 @hookspec(firstresult=True)
 def ttf_encoder(name: str) -> EncoderFactory | None:
     """Return the factory of the encoder `name`, or None if it is not yours."""
+
+
+@hookspec(firstresult=True)
 def ttf_exporter(name: str) -> ExporterFactory | None:
     """Return the factory of the exporter `name`, or None if it is not yours."""
 

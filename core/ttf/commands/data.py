@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ttf.commands.data_import import import_command
 from ttf.commands.data_encode import encode_command
+from ttf.commands.data_import import import_command
 from ttf.commands.data_inspect import inspect_command, verify_command
 from ttf.commands.data_make import synth_command
 from ttf.commands.data_rewrite import convert_command, subset_command

@@ -222,8 +222,7 @@ def _as_numbers(value: Any, array: NDArray[Any]) -> str:
         return "A sparse matrix must be made dense: matrix.toarray()."
     if array.dtype.kind == "c":
         return "Give real numbers, for example numpy.hstack([array.real, array.imag])."
-    if array.dtype.kind == "O" and array.ndim == 1 and array.size:
-    elif array.dtype.kind == "O" and array.ndim > 1:
+    if array.dtype.kind == "O" and array.ndim > 1:
         return 'If all values are numbers: array.astype("float32"), or df.to_numpy("float32").'
     return ""
 

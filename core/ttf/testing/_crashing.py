@@ -161,6 +161,8 @@ def _encoder(factory: Any) -> Any:
     def create(options: Any, context: Any) -> Any:
         encoder = factory.create(options, context)
         return _Wrapped(encoder, encode=_dying_at(_ENCODER_CALL, encoder.encode))
+
+
 def _exporter(factory: Any) -> Any:
     def create(options: Any) -> Any:
         exporter = factory.create(options)
