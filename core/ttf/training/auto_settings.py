@@ -331,7 +331,8 @@ def _candidates(draft: _Draft) -> tuple[int, str] | None:
 
 
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
-    offered = draft.plan.samples * (1 + draft.config.miner.num_negatives)
+    negatives = draft.config.miner.num_negatives + draft.data.train.num_own
+    offered = draft.plan.samples * (1 + negatives)
     return choose_memory_bank(offered, draft.data.distinct_documents)
 
 
