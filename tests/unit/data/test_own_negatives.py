@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.data.test_positives import BANK, opened
+from tests.kit.data_files import BANK
+from tests.unit.data.test_positives import opened
 
 from ttf.data.loader import drawn_of
 from ttf.data.order import Order
