@@ -96,6 +96,12 @@ class DataConfig(Section):
         "which are then not read; it does not train on these pairs. ttf tune sets it; 0: none",
         unit="share of the training pairs",
     )
+    own_negatives: Annotated[int, within(0, 1000)] = key(
+        4,
+        "negatives of neg_train (rows of the bank) that are drawn per query and step, beside mined "
+        "ones; 0: none",
+        unit="documents",
+    )
     names: dict[str, Name] = key(
         {}, "array names in your files, e.g. X_train = 'queries'", max_length=100
     )

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
+from ttf.data import own_negatives
 from ttf.data.foreign_content import foreign_content
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import NamedArrays
@@ -234,6 +235,8 @@ class Split:
     left_out: int
     drawn: bool = False  # Part of one split of the files: see `ttf.data.val_split`.
     grades: NDArray[np.float32] | None = None  # Of each positive; None: all count the same.
+    negatives: NDArray[np.int64] | None = None  # The user's own; `num_own` of a pair join a step.
+    num_own: int = 0
 
     def __len__(self) -> int:
         return len(self.keep)
@@ -260,6 +263,13 @@ class Split:
     def known(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bank rows of the known positives, (B, P), padded with -1."""
         return self.positives[self.keep[rows]]
+
+    def own(self, rows: NDArray[np.int64], seed: int, step: int) -> NDArray[np.int64]:
+        """The user's own negatives of some pairs in this step: rows of the bank, each once."""
+        if self.negatives is None:
+            return np.empty(0, np.int64)
+        found = own_negatives.drawn(self.negatives[self.keep[rows]], rows, self.num_own, seed, step)
+        return np.unique(found[found >= 0])
 
     def graded(self, rows: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """Grades of the known positives, (B, P), padded with 0; None: all count the same."""
@@ -334,7 +344,8 @@ class Dataset(OpenBank):
             queries = split.queries
             parts += [s.fingerprint() for s in (queries.source, queries.context) if s is not None]
             drawn = split.keep if split.drawn else None
-            for held in (split.positives, queries.lengths, drawn, split.grades):
+            own = split.negatives
+            for held in (split.positives, queries.lengths, drawn, split.grades, own):
                 if held is not None:
                     parts.append(hashlib.sha256(np.ascontiguousarray(held).data).hexdigest())
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -39,7 +39,7 @@ class StepHead:
     rows: NDArray[np.int64]
     known: NDArray[np.int64]  # Bank rows of each query's known positives (S, P), padded with -1.
     targets: NDArray[np.int64]  # The positive that each query is trained towards in this step (S,).
-    # The distinct documents of the step: targets and mined negatives, ascending.
+    # The distinct documents of the step: targets, mined and own negatives, ascending.
     doc_ids: NDArray[np.int64]
     docs: NDArray[np.float32]
     num_mined: int
@@ -100,6 +100,9 @@ def drawn_of(step: int, split: Split, order: Order, draw: DrawNegatives | None) 
         mined = mined[mined >= 0]
         num_mined = len(mined)
         offered = np.concatenate([targets, mined])
+    own = split.own(rows, order.seed, step)
+    if len(own):
+        offered = np.concatenate([offered, own])
     return StepHead(
         step=step,
         rows=rows,

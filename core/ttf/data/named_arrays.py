@@ -12,7 +12,10 @@ SPLITS: Final = ("train", "val")
 KINDS: Final = ("X", "seq", "Y", "pos", "len", "mask")
 _ROLES: Final = tuple(f"{kind}_{split}" for split in SPLITS for kind in KINDS)
 # Ids are for people and exports; grades are those of pos_*.
-_OF_QUERIES: Final = {f"{kind}_{split}" for kind in ("ids", "rel") for split in (*SPLITS, "test")}
+_OF_QUERIES: Final = {
+    "neg_train",
+    *(f"{kind}_{split}" for kind in ("ids", "rel") for split in (*SPLITS, "test")),
+}
 _KNOWN: Final = {"vectors", "ids", *_ROLES, *(f"{kind}_test" for kind in KINDS), *_OF_QUERIES}
 _MOST_NAMED: Final = 8
 _ALIKE: Final = 0.8
@@ -119,7 +122,7 @@ def _reason(name: str) -> str:
             "loss treats all positives of a pair the same."
         )
     if stem.startswith("neg"):
-        return "ttf finds hard negatives itself (--miner) and reads none."
+        return "ttf reads your own hard negatives from neg_train: row numbers of the bank, -1 for padding."
     return ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
@@ -28,6 +28,7 @@ from ttf.data.dataset import (
 from ttf.data.grades import grades_of
 from ttf.data.items import Items
 from ttf.data.named_arrays import NamedArrays
+from ttf.data.own_negatives import own_negatives
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView, SlowRows
@@ -263,7 +264,16 @@ class Opening:
             keep=keep,
             left_out=known.unmatched,
             grades=grades_of(pairs, name, known.rows),
+            **self._own_negatives(name, len(queries)),
         )
+
+    def _own_negatives(self, name: str, count: int) -> dict[str, Any]:
+        number = self._config.own_negatives
+        if name != "train" or not number or self._config.bank is None:
+            return {}
+        found = own_negatives(self.pairs, count, self.bank.bank.shape[0])
+        width = 0 if found is None else min(number, found.shape[1])
+        return {"negatives": found, "num_own": width}
 
     def _known(self, name: str, count: int) -> pos.Positives:
         pairs = self.pairs

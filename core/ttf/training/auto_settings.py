@@ -331,8 +331,8 @@ def _candidates(draft: _Draft) -> tuple[int, str] | None:
 
 
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
-    offered = draft.plan.samples * (1 + draft.config.miner.num_negatives)
-    return choose_memory_bank(offered, draft.data.distinct_documents)
+    each = 1 + draft.config.miner.num_negatives + draft.data.train.num_own
+    return choose_memory_bank(draft.plan.samples * each, draft.data.distinct_documents)
 
 
 def _grad_cache(draft: _Draft) -> tuple[bool, str]:

@@ -78,12 +78,13 @@ def _memory(decided: Decided, data: Dataset) -> Iterator[Need]:
         why=f"{capacity:,} documents x ({width} x {FLOAT} B + {_ID_BYTES} B)",
         lower=f"loss.memory_bank; the training pairs have {data.distinct_documents:,} documents",
     )
-    documents = plan.samples * (1 + config.miner.num_negatives)
+    negatives = config.miner.num_negatives + data.train.num_own
+    documents = plan.samples * (1 + negatives)
     yield Need(
         what="the documents of a step",
         bytes=documents * (row + _ID_BYTES),
-        why=f"{plan.samples:,} samples x (1 + {config.miner.negatives:,} negatives) x {row} B",
-        lower="miner.negatives, or the samples of a step (train.batch_size, train.accumulate)",
+        why=f"{plan.samples:,} samples x (1 + {negatives:,} negatives) x {row} B",
+        lower="miner.negatives, data.own_negatives, or the samples of a step (train.batch_size, train.accumulate)",
     )
     shape = decided.specs.query.shape
     values = plan.micro_batch * shape.length * shape.in_dim

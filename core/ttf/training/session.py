@@ -98,7 +98,7 @@ class Session:
     @property
     def _steps_announced(self) -> int:
         steps = self.data.train.queries.length if self.data.train.queries.context else 0
-        per_sample = 1 + self.config.miner.num_negatives + steps
+        per_sample = 1 + self.config.miner.num_negatives + self.data.train.num_own + steps
         return self.parts.tables.steps_ahead(self.decided.plan.samples * per_sample)
 
     def evaluate(self, step: int) -> EvalRecord:
@@ -207,7 +207,7 @@ def assemble(
         capacity=capacity,
         num_documents=data.bank.shape[0],
         dim=width,
-        room=decided.plan.samples * (1 + config.miner.num_negatives),
+        room=decided.plan.samples * (1 + config.miner.num_negatives + data.train.num_own),
         device=policy.torch_device(),
         constant_shape=policy.constant_shapes,
         half=decided.precision.name == "bf16"

@@ -209,7 +209,7 @@ def test_a_file_without_queries_says_what_it_has(tmp_path: Path) -> None:
         ("lengths_train", "belong in len_train"),
         ("attention_mask", "belong in len_train"),
         ("weights_train", "the loss treats all positives of a pair the same"),
-        ("neg_train", "ttf finds hard negatives itself"),
+        ("negatives_train", "your own hard negatives from neg_train"),
         ("pos_Val", "case-sensitive: pos_val"),
         ("weather_val", "weather_val in"),
         ("X_trian", "X_trian in"),

@@ -46,6 +46,7 @@ class DataFacts:
     doc_dim: int
     bank_rows: int
     distinct_documents: int
+    own_negatives: int = 0  # of a query in a step
     arrays: tuple[ArrayFacts, ...] = ()
 
 

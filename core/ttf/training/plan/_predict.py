@@ -147,6 +147,7 @@ def _facts(data: Dataset, arrays: tuple[ArrayFacts, ...]) -> DataFacts:
         doc_dim=data.bank.shape[1],
         bank_rows=data.bank.shape[0],
         distinct_documents=data.distinct_documents,
+        own_negatives=data.train.num_own,
         arrays=arrays,
     )
 
@@ -201,7 +202,7 @@ def _training(
 ) -> Iterator[Item]:
     batch, width = choices.batch, facts.doc_dim
     smaller = f"--batch-size (now {batch.micro_batch:,})" if batch.micro_batch > 1 else ""
-    documents = step_documents(config, choices)
+    documents = step_documents(config, facts, choices)
     candidates = documents + choices.memory_bank
     ahead, usually = read_ahead(config, batch.accumulate), usual(batch.accumulate)
     buffered = ahead + BUFFERED_BESIDE
@@ -264,10 +265,10 @@ def read_ahead(config: RunConfig, micro_batches: int) -> int:
     return usual(micro_batches) if asked == "auto" else asked
 
 
-def step_documents(config: RunConfig, choices: Choices) -> int:
-    # At most: every target and every mined negative of a step is a different document.
+def step_documents(config: RunConfig, facts: DataFacts, choices: Choices) -> int:
+    # At most: every target and every negative of a step is a different document.
     mined = config.miner.num_negatives if choices.miner else 0
-    return choices.batch.samples * (1 + mined)
+    return choices.batch.samples * (1 + mined + facts.own_negatives)
 
 
 def _whole_step(config: RunConfig) -> bool:
