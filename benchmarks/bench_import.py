@@ -3,8 +3,8 @@
     python benchmarks/bench_import.py [--gb 0.5,1,2] [--kills 20] [--folder DIR]
 
 For each size: writes a Parquet file (float32 lists of 384 numbers, string ids; row groups as pyarrow
-makes them), imports it in a process of its own, and prints seconds, MB/s and the peak of anonymous
-memory (RssAnon and RssShmem of /proc, sampled every 20 ms). The slope is a straight line through the
+makes them), imports it in a process of its own, and prints seconds, processor seconds, MB/s and the peak of
+anonymous memory (RssAnon and RssShmem of /proc, sampled every 20 ms). The slope is a straight line through the
 seconds; it is what a larger size is predicted from. Then the largest file is imported again and killed
 (SIGKILL) at random times; in the end every file must equal that of the undisturbed import.
 """
@@ -15,6 +15,7 @@ import argparse
 import filecmp
 import json
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -60,15 +61,21 @@ def anonymous_mb(pid: int) -> float:
     return sum(int(line.split()[1]) for line in wanted) / 1e3
 
 
-def measured(source: Path, out: Path) -> tuple[float, float]:
-    began, peak = time.perf_counter(), 0.0
+def cpu_s() -> float:
+    """Of the children that ended: what does not depend on how busy the machine is."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measured(source: Path, out: Path) -> tuple[float, float, float]:
+    began, peak, before = time.perf_counter(), 0.0, cpu_s()
     child = start(source, out)
     while child.poll() is None:
         peak = max(peak, anonymous_mb(child.pid))
         time.sleep(0.02)
     if child.returncode:
         raise SystemExit(f"the import ended with {child.returncode}")
-    return time.perf_counter() - began, peak
+    return time.perf_counter() - began, cpu_s() - before, peak
 
 
 def killed(source: Path, out: Path, kills: int, seconds: float) -> int:
@@ -102,22 +109,24 @@ def main() -> None:
             source, out = folder / "source.parquet", folder / "out"
             shutil.rmtree(out, ignore_errors=True)
             rows = write(source, size)
-            seconds, peak = measured(source, out)
+            seconds, cpu, peak = measured(source, out)
             results.append(
                 {
                     "gb": size,
                     "rows": rows,
                     "s": round(seconds, 2),
+                    "cpu_s": round(cpu, 2),
                     "mb_per_s": round(size * 1e3 / seconds),
                     "peak_anon_mb": round(peak),
                 }
             )
             print(json.dumps(results[-1]), flush=True)
         if len(sizes) > 1:
-            slope, base = np.polyfit(sizes, [r["s"] for r in results], 1)
-            print(json.dumps({"s_per_gb": round(slope, 2), "base_s": round(base, 2),
-                              "predicted_s_for_20_gb": round(base + 20 * slope),
-                              "predicted_s_for_100_gb": round(base + 100 * slope)}), flush=True)  # fmt: skip
+            for what in ("s", "cpu_s"):
+                slope, base = np.polyfit(sizes, [r[what] for r in results], 1)
+                line = {"of": what, "per_gb": round(slope, 2), "base": round(base, 2)}
+                line |= {f"predicted_for_{n}_gb": round(base + n * slope) for n in (20, 100)}
+                print(json.dumps(line), flush=True)
         if given.kills:
             count = killed(source, folder / "killed", given.kills, results[-1]["s"])
             equal = filecmp.cmpfiles(

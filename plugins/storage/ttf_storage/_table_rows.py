@@ -12,12 +12,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import DType, numpy_dtype
+from ttf import numpy_dtype
 from ttf_storage._stored_rows import StoredRows
 from ttf_storage._table_columns import Layout, rows_of
 from ttf_storage._table_files import Pieces
 
 KEPT_BYTES: Final = 64 << 20
+DTYPE_OF_TEXT: Final = "U"
+"""What `describe` says of strings: numpy's letter, because their length is not known."""
 
 
 class Kept:
@@ -129,9 +131,3 @@ class TableRows(StoredRows):
         if self._direct:
             return self.decoded(number)
         return self._kept.get(self.name, number, self.decoded)
-
-
-DTYPE_OF_TEXT: Final = "U"
-"""What `describe` says of strings: numpy's letter, because their length is not known."""
-
-__all__ = ["DTYPE_OF_TEXT", "KEPT_BYTES", "DType", "Kept", "TableRows"]

@@ -27,7 +27,7 @@ from ttf.data.vectors import numpy_dtype
 from ttf.data.writing import block_rows, make_room
 from ttf.errors import ArtifactDamaged, ConfigError, FolderInUse, StorageError, storage_error
 from ttf.mining.growing_arrays import JOURNAL, GrowingArrays, Layout
-from ttf.rundir.confined import names_in, read_json
+from ttf.rundir.confined import names_in, open_inside, read_json, write_inside
 from ttf.rundir.durable import fsync_dir, fsync_file, lock, write_json
 from ttf.rundir.removing import remove_if_possible, remove_if_there
 from ttf.tools.import_.columns import Column, Input
@@ -35,6 +35,7 @@ from ttf.tools.import_.columns import Column, Input
 STAGING: Final = ".import"
 CARD: Final = "import.json"
 _AREA: Final = "import"
+_LOCK: Final = "lock"
 _VERSION: Final = 1
 
 
@@ -64,17 +65,15 @@ def staging(out: Path) -> Iterator[Path]:
     folder = out / STAGING
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        held = write_inside(folder / _LOCK, folder)
     except OSError as error:
         raise storage_error(error, str(folder)) from error
-    try:
-        if not lock(fd):
+    with held:
+        if not lock(held.fileno()):
             raise FolderInUse(
                 f"Another import writes to {out} right now.", hint="Wait for it, or choose --out."
             )
         yield folder
-    finally:
-        os.close(fd)
 
 
 def finished(out: Path, key: str) -> Imported | None:
@@ -167,7 +166,7 @@ def is_complete(folder: Path, key: str) -> bool:
 def drop_others(folder: Path, key: str) -> None:
     """Removes finished work of another import, which was killed while it was renamed."""
     if (folder / CARD).exists() and not is_complete(folder, key):
-        for name in names_in(folder, folder):
+        for name in set(names_in(folder, folder)) - {_LOCK}:
             remove_if_there(folder / name, folder, _AREA)
 
 
@@ -205,15 +204,17 @@ def _mark_bfloat16(folder: Path, containers: Mapping[str, Mapping[str, Column]])
     for name, columns in containers.items():
         for array, column in columns.items():
             if column.dtype == "bfloat16":
-                with (folder / name / f"{array}.dtype.npy").open("wb") as file:
+                path = folder / name / f"{array}.dtype.npy"
+                with write_inside(path, folder, anew=True) as file:
                     np.save(file, np.array("bfloat16"))
 
 
 def _make_durable(folder: Path, containers: Mapping[str, Mapping[str, Column]]) -> None:
     try:
         for name in containers:
-            for path in (folder / name).iterdir():
-                with path.open("rb") as file:
+            for entry in names_in(folder / name, folder):
+                path = folder / name / entry
+                with open_inside(path, folder) as file:
                     fsync_file(file.fileno(), path, _AREA)
             fsync_dir(folder / name, _AREA)
     except OSError as error:

@@ -16,7 +16,7 @@ import pytest
 
 from ttf.data.inspect import verify
 from ttf.data.vectors import from_float32
-from ttf.errors import ConfigError, TtfError
+from ttf.errors import ConfigError, FolderInUse, TtfError
 from ttf.host.plugins import open_store
 from ttf.tools.import_ import carry_out
 from ttf.tools.import_.roles import Wanted
@@ -296,3 +296,11 @@ def test_a_file_that_changed_begins_anew_and_one_that_changes_meanwhile_is_refus
     import_vectors(str(path), tmp_path / "out")
     np.testing.assert_array_equal(array(tmp_path / "out" / "bank", "vectors"), BANK[::-1])
     assert not (tmp_path / "out" / carry_out.STAGING).exists()
+
+
+def test_two_imports_into_one_folder_do_not_meet(tmp_path: Path) -> None:
+    source = str(vecs(tmp_path / "a.fvecs", BANK))
+    with carry_out.staging(tmp_path / "out"), pytest.raises(FolderInUse, match="Another import"):
+        import_vectors(source, tmp_path / "out")
+    import_vectors(source, tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["bank", "import.json"]
