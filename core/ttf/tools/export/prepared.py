@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from ttf.data.sources import VectorRef, open_ref
 from ttf.errors import ConfigError
 from ttf.hookspecs import ExportFacts, TowerFacts
+from ttf.host.plugins import is_local
+from ttf.rundir.confined import found_json
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
 from ttf.tools.export import expected, facts as export_facts, smaller, texts
@@ -256,8 +258,23 @@ def _facts(
         metrics=dict(summary.get("metrics", {})),
         versions={"ttf": __version__, "torch": metadata.version("torch")},
         settings=flat(model.config),
-        encoder=str(asked.encoder.resolve()) if asked.encoder else "",
+        encoder=str(asked.encoder.resolve()) if asked.encoder else _encoder_of_the_card(model),
     )
+
+
+def _encoder_of_the_card(model: Model) -> str:
+    """The model that `ttf data encode` made the vectors with, if it is a folder that is still there."""
+    pairs = model.config.data.pairs
+    if pairs is None or not is_local(pairs):
+        return ""
+    folder = Path(pairs).absolute().parent
+    card = found_json(folder / "card.json", folder)
+    encoder = card.get("encoder") if isinstance(card, dict) else None
+    if not isinstance(encoder, dict) or encoder.get("name") != "sentence-transformers":
+        return ""
+    options = encoder.get("options")
+    named = options.get("model") if isinstance(options, dict) else None
+    return str(Path(named).resolve()) if isinstance(named, str) and Path(named).is_dir() else ""
 
 
 def _lengths(questions: expected.Asking) -> tuple[int, ...]:

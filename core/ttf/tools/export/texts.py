@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, Final, Literal, Self, cast, overload
 
@@ -92,11 +92,14 @@ def lines_of(path: Path, split: Literal["train", "val"] | None) -> Iterator[tupl
         raise BadData(f"{path} could not be read: {error}") from error
 
 
-def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
-    file = open_named(path)
-    if path.name.endswith(".gz"):
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=file))
-    return file
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with open_named(path) as file:
+        if not path.name.endswith(".gz"):
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield cast("IO[bytes]", unpacked)
 
 
 def _decoded(raw: bytes, path: Path, line: int) -> str:
