@@ -8,7 +8,7 @@ which share their names within a page. `text`, `toml` and the like do not run. C
 
     <!-- skip: next "reason" -->             it does not run; if(condition, reason="...") as in Sybil
     <!-- file: run.toml -->                  it is written to this file
-    <!-- briefly: ttf train | --steps 3 -->  lines with this command get these words at their end
+    <!-- briefly: ttf train | --steps 3 -->  lines that begin so (a regular expression) get these words
     <!-- exit: 7 -->                         it ends with this code
     <!-- shows: one phrase; another -->      what the block before printed contains these phrases
     <!-- invisible-code: sh ... -->          a block that readers need not see, such as made-up data
@@ -73,6 +73,20 @@ class Steering:
 def installed(*modules: str) -> bool:
     """For the condition of a skip."""
     return all(importlib.util.find_spec(name) for name in modules)
+
+
+def has_command(*names: str) -> bool:
+    """For the same: whether this `ttf` has a command such as ("data", "encode")."""
+    import click
+
+    from ttf.cli import cli
+
+    command: click.Command | None = cli
+    for name in names:
+        if not isinstance(command, click.Group):
+            return False
+        command = command.get_command(click.Context(command), name)
+    return command is not None
 
 
 def document(page: Path) -> Document:
@@ -185,7 +199,7 @@ def _bash(example: Example, text: str) -> None:
 
 def _shortened(line: str, briefly: Iterable[tuple[str, str]]) -> str:
     code, mark, comment = line.partition(" #")
-    words = [more for command, more in briefly if code.strip().startswith(command)]
+    words = [more for command, more in briefly if re.match(command, code.strip())]
     return f"{code.rstrip()} {' '.join(words)} {mark}{comment}" if words else line
 
 
@@ -226,7 +240,7 @@ class Result:
 def run_here(page: Path) -> Result:
     """Runs a page in this process and in an empty folder."""
     parsed = document(page)
-    parsed.namespace.update(installed=installed, __name__="__main__")
+    parsed.namespace.update(installed=installed, has_command=has_command, __name__="__main__")
     skipped, failed, start, before = [], "", time.monotonic(), Path.cwd()
     with tempfile.TemporaryDirectory(prefix="ttf-docs-", ignore_cleanup_errors=True) as folder:
         os.chdir(folder)
@@ -256,7 +270,10 @@ def run_in_child(page: Path, home: str) -> tuple[Result, str]:
     paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     process = subprocess.Popen(
         [sys.executable, __file__, "--here", str(page)],
-        env=os.environ | {"TTF_HOME": home, "PATH": paths, "NO_COLOR": "1"},
+        # Threads that wait by spinning take the processor from others, on a busy machine for minutes.
+        env={"OMP_WAIT_POLICY": "passive"}
+        | os.environ
+        | {"TTF_HOME": home, "PATH": paths, "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

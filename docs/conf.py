@@ -52,7 +52,7 @@ html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 
-_LINK = re.compile(r"\]\(([^)\s#:]+\.(?:md|rst))(?:#[^)]*)?\)")
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)\s#:]+\.(?:md|rst))(?:#[^)]*)?\)")
 
 
 def _contents(app: Any, docname: str, source: list[str]) -> None:
@@ -60,17 +60,23 @@ def _contents(app: Any, docname: str, source: list[str]) -> None:
     if not docname.endswith("/README") or docname.startswith("examples/"):
         return
     lines = (line for line in source[0].splitlines() if re.match(r"\s*[-|*\d]", line))
-    pages = dict.fromkeys(_pages(docname, "\n".join(lines)))
-    mine = [page for page in pages if page in app.env.found_docs and _owner(page, docname)]
-    if mine:
-        entries = "\n".join(f"/{page}" for page in mine)
-        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
+    mine = {
+        page: title
+        for page, title in reversed([*_pages(docname, "\n".join(lines))])
+        if page in app.env.found_docs and _owner(page, docname)
+    }
+    named = docname.startswith(_PARTS) or docname == root_doc  # what the link says, in the sidebar
+    entries = [f"{title} </{page}>" if named else f"/{page}" for page, title in mine.items()]
+    if entries:
+        listed = "\n".join(reversed(entries))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
 
 
-def _pages(docname: str, text: str) -> Iterator[str]:
+def _pages(docname: str, text: str) -> Iterator[tuple[str, str]]:
     folder = PurePosixPath(docname).parent
-    for target in _LINK.findall(text):
-        yield os.path.normpath(folder / target).rpartition(".")[0]
+    for title, target in _LINK.findall(text):
+        plain = title.replace("`", "").replace("*", "")
+        yield os.path.normpath(folder / target).rpartition(".")[0], plain[:1].upper() + plain[1:]
 
 
 _PARTS = ("docs/tutorial", "docs/how-to", "docs/reference", "docs/explanation")
