@@ -105,7 +105,7 @@ docs-pages: $(STAMP)
 # The site by Sphinx; a warning, such as a link that leads nowhere, is an error. Links that leave the
 # site are listed in build/site/external-links.txt.
 docs-site: $(STAMP).docs
-	$(BIN)/python -m sphinx -c docs -d build/doctrees . build/site --keep-going -W -q
+	$(BIN)/python -m sphinx -c docs -d build/doctrees . build/site -E -a --keep-going -W -q
 
 # Every command and code block of the pages, run in an empty folder; what is skipped says why.
 # One page: make docs-check ARGS=docs/python.md

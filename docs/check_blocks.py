@@ -49,6 +49,7 @@ _TITLE = re.compile(r'```\w+ title="([^"]+)"')
 def pages() -> list[Path]:
     """Every page whose blocks are run, in the order of their names."""
     found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found += (ROOT / "examples").glob("*/README.md")
     made = {ROOT / "docs" / "cli.md"}  # help texts, made of the commands themselves
     return sorted(set(found) - made)
 

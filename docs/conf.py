@@ -44,6 +44,8 @@ default_role = "code"  # docstrings are written as in Markdown
 python_maximum_signature_line_length = 80
 copybutton_prompt_text = "$ "
 
+smartquotes = False  # values are quoted as one types them
+
 html_theme = "furo"
 html_title = "ttf"
 html_static_path = ["_static"]
@@ -117,8 +119,16 @@ def _finish(app: Any, exception: Exception | None) -> None:
     )
 
 
+def _no_signature(
+    app: Any, what: str, name: str, found: Any, *given: Any
+) -> tuple[str, None] | None:
+    """Nobody makes an object of a protocol: its class has no signature to show."""
+    return ("", None) if what == "class" and getattr(found, "_is_protocol", False) else None
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("source-read", _contents)
+    app.connect("autodoc-process-signature", _no_signature)
     app.connect("build-finished", _finish)
     return {"parallel_read_safe": True}

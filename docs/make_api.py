@@ -78,6 +78,8 @@ def _section(title: str, names: Iterable[str], module: str = "ttf") -> Iterator[
             yield f".. autoclass:: {name}"
             if module != "ttf.testing":
                 yield "   :members:"
+            if getattr(found, "_is_protocol", False):  # all of it is to be written by somebody
+                yield "   :undoc-members:"
         elif inspect.isfunction(found):
             yield f".. autofunction:: {name}"
         else:
