@@ -95,7 +95,10 @@ def _owner(page: str, index: str) -> bool:
             "CHANGELOG",
             "changes/README",
         }
-    return page != root_doc and not (page.endswith("/README") and page.startswith(_PARTS))
+    if index.startswith(_PARTS):
+        return page != root_doc and not (page.endswith("/README") and page.startswith(_PARTS))
+    folder = index.rpartition("/")[0]
+    return page.startswith((f"{folder}/", "core/ttf/tools/explain/"))
 
 
 def _finish(app: Any, exception: Exception | None) -> None:
