@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test unit flaky mutants floors newest chaos mac-kit lint types layers package notes bench format docs clean
+.PHONY: train test unit flaky mutants floors newest chaos mac-kit lint types layers package notes bench format docs docs-pages docs-site docs-check clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -90,17 +90,31 @@ format: $(STAMP)
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# docs/cli.md from the commands' own help, docs/configuration.md from the keys,
-# docs/crashes/README.md from the pages of the classes, and what the plugin API promises.
-docs: $(STAMP)
+# The generated pages, then the site: build/site/index.html, to be opened as a file.
+docs: docs-pages docs-site
+
+# docs/cli.md from the commands' own help, docs/configuration.md from the keys, docs/crashes/README.md
+# from the pages of the classes, docs/reference/*.rst and what the plugin API promises from its names.
+docs-pages: $(STAMP)
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_configuration.py
 	$(BIN)/python docs/make_crashes.py
 	$(BIN)/python docs/make_plugin_api.py
+	$(BIN)/python docs/make_api.py
+
+# The site by Sphinx; a warning, such as a link that leads nowhere, is an error. Links that leave the
+# site are listed in build/site/external-links.txt.
+docs-site: $(STAMP).docs
+	$(BIN)/python -m sphinx -c docs -d build/doctrees . build/site -E -a --keep-going -W -q
+
+# Every command and code block of the pages, run in an empty folder; what is skipped says why.
+# One page: make docs-check ARGS=docs/python.md
+docs-check: $(STAMP)
+	$(BIN)/python docs/check_blocks.py $(ARGS)
 
 # Remove the environment and every cache; runs/ stays.
 clean:
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt
@@ -112,4 +126,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "The installation failed. If hnswlib did not build: it is compiled on your machine and" >&2; \
 	  echo "needs a C++ compiler and Python's headers. Debian, Ubuntu: apt-get install g++ python3-dev;" >&2; \
 	  echo "Fedora: dnf install gcc-c++ python3-devel; macOS: xcode-select --install." >&2; exit 1; }
+	@touch $@
+
+$(STAMP).docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt --group docs
 	@touch $@
