@@ -138,6 +138,7 @@ class EncoderFactory(Factory, Protocol):
         """Raises ConfigError if the model is not on this machine; downloads nothing."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class TowerFacts:
     """One tower of a run."""
 
@@ -146,6 +147,7 @@ class TowerFacts:
     shape: TowerShape
 
 
+@dataclass(frozen=True, kw_only=True)
 class ExportFacts:
     """What an exporter is told of the run; nothing here was written by the exporter itself."""
 
@@ -156,6 +158,7 @@ class ExportFacts:
     similarity: Literal["cosine", "dot"]
     """Vectors have unit length with cosine; they are compared by inner product in any case."""
     rows: int
+    dim: int
     """Width of the document vectors as they are exported, the calibration included."""
     calibrated: bool
     """Documents have the calibration as their last dimension; a query has a 1 there."""
@@ -178,6 +181,7 @@ class ExportFacts:
     """Folder of the text encoder that made the vectors; empty: none was given."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Searched:
     """Some queries of the run's validation pairs with what `ttf search` finds for them."""
 
@@ -222,6 +226,7 @@ class ExportSource(Protocol):
         """As often as is cheap."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class ExportProbe:
     """What an export is asked for, to compare its answers with those of the run."""
 
@@ -243,6 +248,7 @@ class ExportProbe:
     document_texts: Sequence[str] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class ExportAnswers:
     """What the library of the format says; each answer that is given is compared."""
 

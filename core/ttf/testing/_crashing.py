@@ -162,6 +162,8 @@ def _encoder(factory: Any) -> Any:
         encoder = factory.create(options, context)
         return _Wrapped(encoder, encode=_dying_at(_ENCODER_CALL, encoder.encode))
 
+    return _Wrapped(factory, name=NAME, create=create)
+
 
 def _exporter(factory: Any) -> Any:
     def create(options: Any) -> Any:
