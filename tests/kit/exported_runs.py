@@ -28,7 +28,7 @@ def run_on_texts(folder: Path, tower: str, **options: Any) -> Path:
     random = np.random.default_rng(1)
     bank = random.standard_normal((80, 384)).astype(np.float32)
     queries = bank[:64] + 0.3 * random.standard_normal((64, 384)).astype(np.float32)
-    pairs = {"X_train": queries, "pos_train": np.arange(64)}
+    pairs: dict[str, Any] = {"X_train": queries, "pos_train": np.arange(64)}
     pairs |= {"X_val": queries[:20], "pos_val": np.arange(20)}
     np.savez(folder / "pairs.npz", **pairs)
     np.savez(folder / "bank.npz", vectors=bank)

@@ -111,6 +111,7 @@ def _with_ids(bank: Path, ids: Ids) -> None:
     import numpy as np
 
     vectors = np.load(bank)["vectors"]
+    vectors[::3, 0] = -0.0  # formats of text may lose its sign
     numbers = np.arange(len(vectors), dtype=np.int64)[::-1] * 7 + 1000
     texts = np.array([f'd\u00f6c {n}, "x"' for n in numbers])
     np.savez(bank, vectors=vectors, ids=numbers if ids == "numbers" else texts)

@@ -73,7 +73,7 @@ def _require_same(
     """The encoder must be the one that made the vectors of the run."""
     if texts is None:
         return
-    near = np.einsum("nd,nd->n", _unit(stored[: len(made)]), _unit(made))
+    near = np.einsum("ij,ij->i", _unit(stored[: len(made)]), _unit(made))
     wrong = np.flatnonzero(near < _NEAR)
     if len(wrong) > len(near) // 100:
         raise BadData(

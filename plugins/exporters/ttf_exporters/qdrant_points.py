@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLLECTION: Final = "collection.json"
+_NEGATIVE_ZERO: Final = re.compile(r"(?<=[\[,])-0(?=[,\]])")
 _SCRIPT: Final = """\
 #!/bin/sh
 # Loads the points into a Qdrant server: sh load.sh http://localhost:6333 NAME
@@ -115,7 +117,9 @@ def refuse_int8(vector_type: str, name: str) -> None:
 def texts_of(rows: NDArray[np.float32]) -> list[str]:
     """Each row as JSON; nine digits give the same float32 again."""
     form = "[" + ",".join(["%.9g"] * rows.shape[1]) + "]"
-    return [form % tuple(row) for row in rows.tolist()]
+    found = [form % tuple(row) for row in rows.tolist()]
+    # -0 is a whole number of JSON, and loses its sign.
+    return [_NEGATIVE_ZERO.sub("-0.0", text) if "-0" in text else text for text in found]
 
 
 class QdrantFactory:

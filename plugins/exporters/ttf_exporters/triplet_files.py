@@ -61,7 +61,7 @@ class TripletExporter:
                 short += len(negatives) < self._options.negatives
                 anchor = queries[query]
                 if self._options.form == "tevatron":
-                    found = [{
+                    found: list[Any] = [{
                         "query_id": str(query),
                         "query_text": anchor,
                         "positive_document_ids": [str(names[r]) for r in positives],

@@ -31,7 +31,7 @@ def script(name: str, folder: Path) -> Path:
 def shell(word: str) -> list[str]:
     """The lines of the shell block with this word."""
     (text,) = [text for language, text in BLOCKS if language == "sh" and word in text]
-    return text.splitlines()
+    return str(text).splitlines()
 
 
 def same_as_search(place: Path, printed: str) -> float:
