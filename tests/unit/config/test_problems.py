@@ -66,7 +66,7 @@ def test_all_layers_report_together(tmp_path: Path) -> None:
         (["miner.fallback=['exat']"], "miner.fallback: no miner named 'exat'."),
         (["memory.budget=lots"], "memory.budget: not a size: 'lots'"),
         (["observers=['mlfow']"], "observers: no observer named 'mlfow'."),
-        (["data.storage=npy"], "data.storage: no storage named 'npy'. Did you mean 'npz'?"),
+        (["data.storage=zar"], "data.storage: no storage named 'zar'. Did you mean 'zarr'?"),
         (["data.bank=b.npz"], "data.bank: bank works only together with pairs: add --pairs FILE"),
         (["device.cpu.thraeds=3"], "device.cpu.thraeds: no such option."),
         (["tower.query.hiden=3"], "tower.query.hiden: no such option. Did you mean 'hidden'?"),

@@ -182,7 +182,7 @@ def test_an_empty_folder_is_taken(invoke: Invoke) -> None:
         ("miner", "class", "is a keyword of Python"),
         ("device", "auto", "with --device auto, ttf chooses"),
         ("miner", "faiss", "already exists in the installed distribution twotower"),
-        ("storage", "npy", "The storage 'npz' already reads files that end in .npy"),
+        ("storage", "feather", "The storage 'parquet' already reads files that end in .feather"),
         ("minr", "x", "Did you mean 'miner'?"),
     ],
 )
