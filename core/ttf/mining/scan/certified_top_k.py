@@ -3,9 +3,13 @@
 The first pass, in bfloat16 if the processor has units for it, collects for every query the rows
 whose score may reach a floor, which is guessed from a part of the bank. The second pass scores
 these in float32, as far as they can be among the best. If the k-th best of them reaches the floor,
-no row that was left out can be better: the answer is certified. Other queries are scanned again with a floor that is certain. Queries with too
-many rows to hold are scanned in float32, score by score. All ways give the same answers, because
-all return the scores of `ttf.mining.scan.float32_rows`.
+no row that was left out can be better: the answer is certified. Other queries are scanned again with
+a floor that is certain. Queries with too many rows to hold are scanned in float32, score by score.
+All ways give the same answers, because all return the scores of `ttf.mining.scan.float32_rows`.
+
+With ceilings, only rows whose score is below that of the query count. The first pass leaves out what
+is above by more than rounding; the scores of the second decide. What lies so near to the ceiling that
+the first pass cannot tell is counted in no certain floor, and perhaps wrongly in a guessed one.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from ttf.mining.scan.scan_counters import ScanTally
 from ttf.mining.scan.score_floors import BLOCK_ROWS, MIXED_BYTES, Part, Sample, blocks_of, part_of
 from ttf.mining.scan.second_pass import Listed, PairScores
 from ttf.mining.scan.shortlist import Shortlist
+from ttf.mining.scan.shortlist_below import ShortlistBelow
 from ttf.mining.scan.sort_keys import rows_and_scores
 
 _TILE = 1024
@@ -40,6 +45,8 @@ _LATER_ROOM = 16
 _AHEAD = 2
 # Queries of a tile without floors: at first every row of a block is a candidate for each.
 _EVERYTHING = 64
+
+_List = Shortlist | ShortlistBelow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +59,12 @@ class _Round:
 
 
 class _Answers:
-    def __init__(self, queries: NDArray[np.float32], k: int) -> None:
+    def __init__(
+        self, queries: NDArray[np.float32], k: int, ceilings: NDArray[np.float32] | None
+    ) -> None:
         num = len(queries)
         self.queries = queries
+        self.ceilings = ceilings
         self.k = k
         self.ids = np.empty((num, k), np.int64)
         self.scores = np.empty((num, k), np.float32)
@@ -82,7 +92,27 @@ class Scan:
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Best first, equal scores by smaller row; `k` is cut to the number of rows."""
-        found = _Answers(queries, min(k, self.bank.shape[0]))
+        return self._found(queries, k, None, tally)
+
+    def top_k_below(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32],
+        tally: ScanTally,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """`top_k` of the rows whose score is below the query's ceiling; where these are fewer, row
+        -1 with the score -inf."""
+        return self._found(queries, k, ceilings, tally)
+
+    def _found(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32] | None,
+        tally: ScanTally,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        found = _Answers(queries, min(k, self.bank.shape[0]), ceilings)
         if len(queries) and found.k:
             self._answer(found, tally)
         return found.ids, found.scores
@@ -102,7 +132,11 @@ class Scan:
         left = np.flatnonzero(~found.done)
         if len(left):
             found.ids[left], found.scores[left] = scan_one_by_one(
-                self.bank, found.queries[left], found.k, self.threads
+                self.bank,
+                found.queries[left],
+                found.k,
+                self.threads,
+                None if found.ceilings is None else found.ceilings[left],
             )
 
     def _round(
@@ -158,9 +192,12 @@ class _Pass:
     def _begun(self, tile: NDArray[np.int64], guess: Part | None) -> Found:
         queries = asked(self._found.queries[tile], half=self._half)
         floors = torch.from_numpy(self._found.floors[tile])
+        every = self._found.ceilings
+        ceilings = None if every is None else torch.from_numpy(every[tile])
         if isinstance(guess, Sample):
-            floors = torch.maximum(floors, guess.floors(queries, half=self._half))
-        return Found(queries, floors, self._found.k, self._how.room, half=self._half)
+            floors = torch.maximum(floors, guess.floors(queries, ceilings, half=self._half))
+        room = self._how.room
+        return Found(queries, floors, self._found.k, room, ceilings, half=self._half)
 
     def _read(self, blocks: list[tuple[range, int]]) -> None:
         # Reads the next blocks while the threads work on theirs; no thread waits for another.
@@ -208,15 +245,17 @@ class _Pass:
             pass
 
     @torch.inference_mode()
-    def _shortlist(self, pairs: Found) -> Shortlist:
+    def _shortlist(self, pairs: Found) -> _List:
+        if pairs.ceilings is not None:
+            return ShortlistBelow(pairs, self._found.k, self._bounds)
         return Shortlist(pairs, self._found.k)
 
     @torch.inference_mode()
-    def _more(self, one: Shortlist, score_P: NDArray[np.float32], begin: int) -> Listed:
+    def _more(self, one: _List, score_P: NDArray[np.float32], begin: int) -> Listed:
         return one.more(score_P, begin, self._bounds)
 
     def _take(
-        self, tile: NDArray[np.int64], pairs: Found, one: Shortlist, score_E: NDArray[np.float32]
+        self, tile: NDArray[np.int64], pairs: Found, one: _List, score_E: NDArray[np.float32]
     ) -> None:
         found = self._found
         found.crowded[tile] = pairs.given_up.numpy()

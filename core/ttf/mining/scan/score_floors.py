@@ -29,6 +29,8 @@ _RUN = 16  # Neighbours that are read together: storage is read in pages, not ro
 _SAFETY = 3.0  # Standard deviations of the number of the k best rows in a part.
 _MOST_GROUPED = 16
 _HALF_STEP = 2.0**-9  # Of bfloat16.
+# Of a proven error bound: hardly any product is further off. For guesses.
+LIKELY = 1 / 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,21 +63,42 @@ def can_be_ranked(rank: int, rows: int) -> bool:
     return 2 * rank <= rows
 
 
-def guessed(ranked: Ranked, asked: Asked, row: Usual, *, half: bool) -> torch.Tensor:
+def guessed(
+    ranked: Ranked, asked: Asked, row: Usual, *, half: bool, below: bool = False
+) -> torch.Tensor:
     """Floors (T,) from a part.
 
     Lowered by what rounding can do to the score, and where the best rows of the part are so near to
-    one another that the first pass cannot tell them apart, below all of them.
+    one another that the first pass cannot tell them apart, below all of them. With ceilings
+    (`below`) the best rows often are, and never end: there by what rounding usually does.
     """
     error_T = asked.error(row.norm[None], row.residual[None])[:, 0]
     step = _HALF_STEP if half else 0.0
     lowered_T = ranked.score - ranked.score.abs() * step
+    if below:
+        error_T *= LIKELY
+        lowered_T -= error_T
     below_T = ranked.best - 2 * (error_T + ranked.best.abs() * step)
     return torch.minimum(lowered_T, below_T).nan_to_num(-torch.inf, -torch.inf, -torch.inf)
 
 
-def ranked_scores(score_NT: torch.Tensor, rank: int) -> Ranked:
-    """From first scores of a part, row by row."""
+def likely_limits(
+    ceilings_T: torch.Tensor, asked: Asked, row: Usual, *, half: bool
+) -> torch.Tensor:
+    """First scores below these most likely belong to rows that are below the ceilings."""
+    error_T = asked.error(row.norm[None], row.residual[None])[:, 0]
+    step = _HALF_STEP if half else 0.0
+    lowered_T = ceilings_T - (LIKELY * error_T + ceilings_T.abs() * step)
+    return torch.where(ceilings_T.isinf(), ceilings_T, lowered_T)
+
+
+def ranked_scores(
+    score_NT: torch.Tensor, rank: int, limits_T: torch.Tensor | None = None
+) -> Ranked:
+    """From first scores of a part, row by row; with limits, of the scores below them."""
+    if limits_T is not None:
+        counts_NT = score_NT < limits_T.to(score_NT.dtype)
+        score_NT = torch.where(counts_NT, score_NT, -torch.inf)
     # Maxima of groups represent their rows, which lowers a floor a little.
     group = 1
     while group < _MOST_GROUPED and len(score_NT) // (2 * group) >= 16 * rank:
@@ -123,11 +146,17 @@ class Sample:
     part: Rounded
     rank: int
 
-    def floors(self, asked: Asked, *, half: bool) -> torch.Tensor:
+    def floors(
+        self, asked: Asked, ceilings_T: torch.Tensor | None = None, *, half: bool
+    ) -> torch.Tensor:
         """(T,)"""
         score_NT = asked.scores_by_row(self.part.half)[:, : len(asked.lengths)]
         row = usual(torch.from_numpy(self.part.norms), torch.from_numpy(self.part.residuals))
-        return guessed(ranked_scores(score_NT, self.rank), asked, row, half=half)
+        limits_T = None
+        if ceilings_T is not None:
+            limits_T = likely_limits(ceilings_T, asked, row, half=half)
+        ranked = ranked_scores(score_NT, self.rank, limits_T)
+        return guessed(ranked, asked, row, half=half, below=limits_T is not None)
 
 
 Part = Mixed | Sample
