@@ -183,6 +183,8 @@ class MinerTraits:
     native: tuple[str, ...] = ()
     """Native libraries it loads (for doctor), e.g. ("faiss",)."""
     needs_torch: bool = False
+    looks_below: bool = False
+    """Its instances have `search_below`, see `LooksBelow`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +236,17 @@ class Miner(Protocol):
         """The inverse of `save`; the caller has verified the hashes."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class LooksBelow(Protocol):
+    """What a `Miner` may have besides, to find the best rows below a score; its traits say so."""
+
+    def search_below(
+        self, queries: NDArray[np.float32], k: int, ceilings: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """As `search`, among the rows whose float32 score is below the query's ceiling (which may
+        be infinite). Where these are fewer than k, ids end with -1 and scores with -inf."""
 
 
 class MinerFactory(Factory, Protocol):

@@ -138,9 +138,16 @@ class MinerConfig(WithPluginTables):
     )
     k: Candidates | Auto = key(
         "auto",
-        "candidates kept per query; auto: as many as [negatives] can draw from: 200, with a rank_to "
-        "at most that, and without margins rank_from + draw_from and the known positives",
+        "candidates kept per query; auto: as many as [negatives] can draw from: draw_from and the "
+        "known positives, and rank_from; with a margin, 200 if candidates is nearest; at most rank_to",
         unit="documents",
+    )
+    candidates: Literal["passing", "nearest"] | Auto = key(
+        "auto",
+        "which documents are a query's candidates; passing: the nearest below the margins of "
+        "[negatives], whatever their rank (the miner exact finds them, others take the nearest); "
+        "nearest: the nearest, and the margins apply afterwards; auto: passing, if [negatives] has "
+        "a margin and no ranks and the miner finds them",
     )
     negatives: CandidatesOrZero | Auto = key(
         "auto",
@@ -198,6 +205,11 @@ class MinerConfig(WithPluginTables):
         return self.queries == "reuse" and self.negatives not in (0, "auto")
 
     @property
+    def below_margins(self) -> bool:
+        """Candidates are looked for below the margins, if the miner can."""
+        return self.candidates == "passing"
+
+    @property
     def num_candidates(self) -> int:
         """`k`; the most where nothing has settled "auto", because nothing draws: `ttf mine`."""
         return MOST_CANDIDATES_OF_AUTO if isinstance(self.k, str) else self.k
@@ -233,6 +245,14 @@ class NegativesConfig(Section):
         "with exit code 2; auto: below 0.1, the run continues with a note",
         unit="share of queries",
     )
+
+    @property
+    def has_margin(self) -> bool:
+        return self.relative_margin is not None or self.absolute_margin is not None
+
+    @property
+    def has_ranks(self) -> bool:
+        return bool(self.rank_from) or self.rank_to is not None
 
     @property
     def wanted_yield(self) -> float:

@@ -26,7 +26,13 @@ from ttf.machine.memory.allocator import give_back
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import CandidateTable
-from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_report
+from ttf.mining.negatives import (
+    YieldReport,
+    candidates_needed,
+    draw,
+    remark_on_yield,
+    yield_report,
+)
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import StorageRetry
@@ -273,16 +279,18 @@ class MinedNegatives:
         work = MiningRound(session, rows, name)
         self._round.from_training = work.encode(self._reused)
         self._round.encode_s = time.perf_counter() - began
-        report = self._search(work, len(rows))
+        positive_scores = work.positive_scores()
+        report = self._search(work, positive_scores)
         self._note_report(report)
         folder = CandidateTable(
             rows=rows,
             ids=np.load(report.ids_path, mmap_mode="r"),
             scores=np.load(report.scores_path, mmap_mode="r"),
-            positive_scores=work.positive_scores(),
+            positive_scores=positive_scores,
             key=name,
             version="0" if session.parts.documents.fixed else name,
             miner=report.miner,
+            passing=report.below,
         ).save(self._folder)
         work.remove()
         # The blocks of the encoding: 100 MB with trainable documents, in other places each time.
@@ -296,8 +304,8 @@ class MinedNegatives:
                 f"ttf wrote a candidate table and could not read it again: {error}"
             ) from error
 
-    def _search(self, work: MiningRound, num_queries: int) -> MiningReport:
-        session = self._session
+    def _search(self, work: MiningRound, positive_scores: NDArray[np.float32]) -> MiningReport:
+        session, num_queries = self._session, len(positive_scores)
         documents = session.parts.documents
         settings, budget = self._settings, session.config.memory.budget
         assert isinstance(budget, int)
@@ -307,6 +315,8 @@ class MinedNegatives:
             bank=bank,
             queries=str(work.queries),
             k=min(settings.num_candidates, documents.rows),
+            ceilings=work.ceilings(positive_scores) if settings.below_margins else None,
+            k_nearest=min(self._k_nearest(), documents.rows),
             miner=self.miner,
             options=settings.options_of(self.miner),
             context=miner_context(session.config, session.policy.threads, budget),
@@ -319,6 +329,13 @@ class MinedNegatives:
             deadline_s=deadlines(documents.rows, documents.dim, num_queries, settings.deadline_s),
             progress=work.answered,
         )
+
+    def _k_nearest(self) -> int:
+        # For a miner of `fallback` that does not look below the margins.
+        positives = self._session.data.train.positives.shape[1]
+        settings = self._session.config.negatives
+        needed, _ = candidates_needed(settings, positives, passing=False)
+        return max(needed, self._settings.num_candidates)
 
     # --- the miner ------------------------------------------------------------------------
 
@@ -355,7 +372,7 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: byt
     digest.update(rows.tobytes())
     digest.update(kept)
     settings = session.config.miner
-    facts = (
+    facts: tuple[object, ...] = (
         session.data.fingerprint,
         miner,
         sorted(settings.options_of(miner).items()),
@@ -363,5 +380,8 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: byt
         settings.deterministic,
         session.config.train.seed,
     )
+    if settings.below_margins:
+        negatives = session.config.negatives
+        facts += ("passing", negatives.relative_margin, negatives.absolute_margin)
     digest.update(repr(facts).encode())
     return digest.hexdigest()[:24]

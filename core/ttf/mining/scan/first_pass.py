@@ -127,9 +127,7 @@ def _moved_below(
     return np.where(possible_SL, low_SL + moved_SL, np.int16(_LARGEST)), moved_SL
 
 
-def _in_lanes(
-    low_ST: torch.Tensor, lanes: int, given_up_T: torch.Tensor | None
-) -> NDArray[Any]:
+def _in_lanes(low_ST: torch.Tensor, lanes: int, given_up_T: torch.Tensor | None) -> NDArray[Any]:
     """Thresholds (S, L), which nothing reaches where there is no query or its search was given
     up."""
     # what no score reaches, infinite ones neither

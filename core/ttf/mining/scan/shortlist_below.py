@@ -96,7 +96,7 @@ class ShortlistBelow:
 
 def _rank_among(query_C: NDArray[np.int16], of_C: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many of `of_C` stand before each place, of the same query; queries are in order."""
-    before_C = np.cumsum(of_C) - of_C
+    before_C: NDArray[np.int64] = np.cumsum(of_C) - of_C
     first_C = np.flatnonzero(np.diff(query_C, prepend=-1))
     counts = np.diff(first_C, append=len(query_C))
     found: NDArray[np.int64] = before_C - np.repeat(before_C[first_C], counts)

@@ -106,7 +106,15 @@ def test_ceilings_above_everything_change_nothing_and_below_everything_leave_not
 @both
 @pytest.mark.parametrize(
     ("rows", "queries", "k"),
-    [(1, 1, 1), (1, 3, 5), (63, 2, 100), (65, 5, 65), (4097, 3, 1), (5000, 2, 4999), (4160, 130, 7)],
+    [
+        (1, 1, 1),
+        (1, 3, 5),
+        (63, 2, 100),
+        (65, 5, 65),
+        (4097, 3, 1),
+        (5000, 2, 4999),
+        (4160, 130, 7),
+    ],
 )
 def test_sizes_at_the_edges(first: FirstPass, rows: int, queries: int, k: int) -> None:
     bank, asked = normal(rows, 9), normal(queries, 9, 1)
