@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ttf.machine.gemm import is_float32, set_to, torch_threads
 from ttf.machine.processor import FirstPass
 from ttf.mining.scan.bf16_bank import HalfBank
+from ttf.mining.scan.deep_ceilings import deep_ceilings
 from ttf.mining.scan.error_bounds import as_rounded, asked
 from ttf.mining.scan.executors import executor
 from ttf.mining.scan.first_pass import Block, Scratch, offer
@@ -119,11 +120,20 @@ class Scan:
 
     def _answer(self, found: _Answers, tally: ScanTally) -> None:
         room = room_of(found.k)
-        part = part_of(self.bank, found.k, half=self.first == "bf16", mixed_bytes=self.mixed_bytes)
-        everyone = np.arange(len(found.queries))
-        how = _Round(first=self.first, tile=_TILE, room=room)
-        self._round(found, everyone, how, part)
-        tally.queries += len(everyone)
+        deep = np.zeros(len(found.queries), np.bool_)
+        if found.ceilings is not None and self.first == "bf16":
+            deep = deep_ceilings(self.bank, found.queries, found.ceilings, room)
+        firsts: tuple[tuple[FirstPass, NDArray[np.bool_]], ...] = (
+            (self.first, ~deep),
+            ("fp32", deep),
+        )
+        for first, these in firsts:
+            how = _Round(first=first, tile=_TILE, room=room)
+            half = first == "bf16"
+            if these.any():
+                part = part_of(self.bank, found.k, half=half, mixed_bytes=self.mixed_bytes)
+                self._round(found, np.flatnonzero(these), how, part)
+        tally.queries += len(found.queries)
         tally.rescanned += int((~found.done).sum())
         again = _Round(first=self.first, tile=_LATER_TILE, room=room)
         self._round(found, np.flatnonzero(~found.done & ~found.crowded), again, None)

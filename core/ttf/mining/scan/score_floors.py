@@ -29,6 +29,7 @@ _RUN = 16  # Neighbours that are read together: storage is read in pages, not ro
 _SAFETY = 3.0  # Standard deviations of the number of the k best rows in a part.
 _MOST_GROUPED = 16
 _HALF_STEP = 2.0**-9  # Of bfloat16.
+_LARGEST = 0x7FFF
 # Of a proven error bound: hardly any product is further off. For guesses.
 LIKELY = 1 / 8
 
@@ -96,14 +97,14 @@ def ranked_scores(
     score_NT: torch.Tensor, rank: int, limits_T: torch.Tensor | None = None
 ) -> Ranked:
     """From first scores of a part, row by row; with limits, of the scores below them."""
-    if limits_T is not None:
-        counts_NT = score_NT < limits_T.to(score_NT.dtype)
-        score_NT = torch.where(counts_NT, score_NT, -torch.inf)
     # Maxima of groups represent their rows, which lowers a floor a little.
     group = 1
     while group < _MOST_GROUPED and len(score_NT) // (2 * group) >= 16 * rank:
         group *= 2
-    whole = score_NT[: len(score_NT) // group * group].view(-1, group, score_NT.shape[1])
+    score_NT = score_NT[: len(score_NT) // group * group]
+    if limits_T is not None:
+        return _ranked_below(score_NT, rank, group, limits_T.to(score_NT.dtype))
+    whole = score_NT.view(-1, group, score_NT.shape[1])
     if score_NT.dtype == torch.bfloat16:
         # Positive numbers are in the order of their bits, and above negative ones.
         best_TG = whole.view(torch.int16).amax(1).T.contiguous().numpy()
@@ -115,6 +116,31 @@ def ranked_scores(
             return Ranked(score=score.float(), best=best.float())
     ranked_T, best_T = _ranked(whole.amax(1).T.float().contiguous().numpy(), rank)
     return Ranked(score=torch.from_numpy(ranked_T), best=torch.from_numpy(best_T))
+
+
+def _ranked_below(score_NT: torch.Tensor, rank: int, group: int, limits_T: torch.Tensor) -> Ranked:
+    num = score_NT.shape[1]
+    slow = np.arange(num)
+    score_T, best_T = torch.empty(num), torch.empty(num)
+    if score_NT.dtype == torch.bfloat16:
+        # Bits of positive numbers, moved so far that those at or above the limit overflow.
+        moved_T = np.int16(_LARGEST) - (limits_T.view(torch.int16).numpy() - np.int16(1))
+        moved_NT = score_NT.view(torch.int16) + torch.from_numpy(moved_T)
+        best_TG = moved_NT.view(-1, group, num).amax(1).T.contiguous().numpy()
+        ranked_T, highest_T = _ranked(best_TG, rank)
+        score_T, best_T = (
+            torch.from_numpy(levels_T - moved_T).view(torch.bfloat16).float()
+            for levels_T in (ranked_T, highest_T)
+        )
+        # Only between 0 and the limit is their order that of the numbers.
+        slow = np.flatnonzero(~((ranked_T > moved_T) & (limits_T > 0).numpy()))
+    if len(slow):
+        few_NT = score_NT[:, torch.from_numpy(slow)]
+        few_NT = torch.where(few_NT < limits_T[slow], few_NT, -torch.inf)
+        best_TG = few_NT.view(-1, group, len(slow)).amax(1).T.float().contiguous().numpy()
+        for found_T, into_T in zip(_ranked(best_TG, rank), (score_T, best_T), strict=True):
+            into_T[slow] = torch.from_numpy(found_T)
+    return Ranked(score=score_T, best=best_T)
 
 
 def _ranked(table_TG: NDArray[Any], rank: int) -> tuple[NDArray[Any], NDArray[Any]]:
