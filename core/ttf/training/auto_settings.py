@@ -104,6 +104,7 @@ class _Draft:
 
     def __init__(self, resolved: Resolved, data: Dataset, policy: DevicePolicy) -> None:
         self.resolved = resolved
+        self.settled_before = any(o.startswith(SETTLED) for o in resolved.origins.values())
         self.data = data
         self.policy = policy
         self.pairs = len(data.train)
@@ -328,6 +329,8 @@ def _which_candidates(draft: _Draft) -> tuple[str, str] | None:
     config = draft.config
     if not config.miner.negatives:
         return None
+    if draft.settled_before:  # by a version that did not have this key
+        return "nearest", "an older version of ttf started this run"
     if not config.negatives.has_margin:
         return "nearest", "[negatives] has no margin"
     if config.negatives.has_ranks:

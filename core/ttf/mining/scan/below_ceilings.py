@@ -56,7 +56,8 @@ def reaching_below(
 def turn(bits: torch.Tensor) -> None:
     """Bits (N, L) of bfloat16 numbers, as integers in the order of the numbers; -0 is below 0."""
     sign = torch.empty((_PART * SPAN, bits.shape[1]), dtype=torch.int16)
-    for rows in bits.split(len(sign)):
+    for start in range(0, len(bits), len(sign)):
+        rows = bits[start : start + len(sign)]
         _turn_into(rows, rows, sign[: len(rows)])
 
 
@@ -84,7 +85,9 @@ def _of_bfloat16(
     lanes, step = score_NL.shape[1], _PART * SPAN
     best = scratch.view(torch.int16)[: len(score_NL) // MEMBERS * lanes].view(-1, lanes)
     part, sign = (torch.empty((step, lanes), dtype=torch.int16) for _ in range(2))
-    for at, rows in enumerate(score_NL.view(torch.int16).split(step)):
+    bits_NL = score_NL.view(torch.int16)
+    for at in range(-(-len(bits_NL) // step)):
+        rows = bits_NL[at * step : (at + 1) * step]
         own, by = part[: len(rows)], moved[at * _PART : (at + 1) * _PART]
         if turned:
             _turn_into(rows, own, sign[: len(rows)])
@@ -113,7 +116,8 @@ def _of_float32(
     lanes, step = score_NL.shape[1], _PART * SPAN
     best = scratch.view(torch.int32)[: len(score_NL) // MEMBERS * lanes].view(-1, lanes)
     part = torch.empty((step, lanes))
-    for at, rows in enumerate(score_NL.split(step)):
+    for at in range(-(-len(score_NL) // step)):
+        rows = score_NL[at * step : (at + 1) * step]
         own, top = part[: len(rows)], above[at * _PART : (at + 1) * _PART]
         spans = (len(top), SPAN, lanes)
         torch.sub(rows.view(spans), top[:, None], out=own.view(spans))

@@ -81,6 +81,8 @@ def arrays(run: str) -> dict[str, bytes]:
         pytest.param((), "found", 1, marks=wide),
         pytest.param((), "found", 6, marks=wide),
         pytest.param((), "positives", 2, marks=wide),
+        pytest.param((), "ceilings", 1, marks=wide),
+        pytest.param(("--set", "miner.candidates='nearest'"), "found", 3, marks=wide),
         pytest.param(TRAINED, "documents", 1, marks=wide),
         (TRAINED, "found", 2),
         pytest.param(TRAINED, "positives", 2, marks=wide),
