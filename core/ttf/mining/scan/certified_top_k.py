@@ -153,6 +153,10 @@ class Scan:
         self, found: _Answers, some: NDArray[np.int64], how: _Round, guess: Part | None
     ) -> None:
         """Scans some queries, as many at a time as the memory allows."""
+        if found.ceilings is not None:
+            # Those with negative ceilings in tiles of their own: bits of negative numbers must be
+            # turned into an order first.
+            some = some[np.argsort(-found.ceilings[some], kind="stable")]
         step = queries_per_pass(self.bank.shape[1], how, self.threads, self.budget_bytes)
         for start in range(0, len(some), step):
             part = some[start : start + step]

@@ -30,6 +30,7 @@ _SAFETY = 3.0  # Standard deviations of the number of the k best rows in a part.
 _MOST_GROUPED = 16
 _HALF_STEP = 2.0**-9  # Of bfloat16.
 _LARGEST = 0x7FFF
+_TOGETHER = 512  # Rows that stay in the cache of a core; a multiple of all groups.
 # Of a proven error bound: hardly any product is further off. For guesses.
 LIKELY = 1 / 8
 
@@ -125,8 +126,12 @@ def _ranked_below(score_NT: torch.Tensor, rank: int, group: int, limits_T: torch
     if score_NT.dtype == torch.bfloat16:
         # Bits of positive numbers, moved so far that those at or above the limit overflow.
         moved_T = np.int16(_LARGEST) - (limits_T.view(torch.int16).numpy() - np.int16(1))
-        moved_NT = score_NT.view(torch.int16) + torch.from_numpy(moved_T)
-        best_TG = moved_NT.view(-1, group, num).amax(1).T.contiguous().numpy()
+        moved, bits_NT = torch.from_numpy(moved_T), score_NT.view(torch.int16)
+        parts = [
+            (bits_NT[at : at + _TOGETHER] + moved).view(-1, group, num).amax(1)
+            for at in range(0, len(bits_NT), _TOGETHER)
+        ]
+        best_TG = torch.cat(parts).T.contiguous().numpy()
         ranked_T, highest_T = _ranked(best_TG, rank)
         score_T, best_T = (
             torch.from_numpy(levels_T - moved_T).view(torch.bfloat16).float()

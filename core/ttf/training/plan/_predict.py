@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ttf.config.fusing import fusing
+from ttf.config.schema import MOST_CANDIDATES_OF_AUTO
 from ttf.data.ahead import usual
 from ttf.host import plugins
 from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
