@@ -205,11 +205,6 @@ class MinerConfig(WithPluginTables):
         return self.queries == "reuse" and self.negatives not in (0, "auto")
 
     @property
-    def below_margins(self) -> bool:
-        """Candidates are looked for below the margins, if the miner can."""
-        return self.candidates == "passing"
-
-    @property
     def num_candidates(self) -> int:
         """`k`; the most where nothing has settled "auto", because nothing draws: `ttf mine`."""
         return MOST_CANDIDATES_OF_AUTO if isinstance(self.k, str) else self.k
@@ -245,14 +240,6 @@ class NegativesConfig(Section):
         "with exit code 2; auto: below 0.1, the run continues with a note",
         unit="share of queries",
     )
-
-    @property
-    def has_margin(self) -> bool:
-        return self.relative_margin is not None or self.absolute_margin is not None
-
-    @property
-    def has_ranks(self) -> bool:
-        return bool(self.rank_from) or self.rank_to is not None
 
     @property
     def wanted_yield(self) -> float:

@@ -18,8 +18,8 @@ from ttf.data.dataset import Dataset
 from ttf.data.order import Order
 from ttf.errors import ConfigError
 from ttf.machine.memory.limits import budget_bytes as memory_budget
-from ttf.mining.choose import choose_miner, looks_below, miner_context, miner_threads
-from ttf.mining.negatives import candidates_needed
+from ttf.mining.choose import choose_miner, miner_threads
+from ttf.training.auto_candidates import choose_candidates, choose_k, refuse_passing
 from ttf.training.auto_choices import (
     Work,
     choose_evaluations,
@@ -76,7 +76,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.put("memory.budget", draft.budget_bytes, draft.resolved.origins["memory.budget"])
     if draft.config.miner.negatives and draft.total_steps:
         refuse_reuse(draft.config.miner, draft.specs.doc)
-        _refuse_passing(draft)
+        refuse_passing(draft.config, policy.threads, draft.budget_bytes)
         draft.notes.append(said_of_mining(draft.work))
     refuse_late_gates(draft.config.gates, draft.total_steps, draft.order)
     settled, device_notes = with_device(with_options(draft.resolved), policy)
@@ -133,6 +133,10 @@ class _Draft:
 
     def put(self, key: str, value: Any, origin: str) -> None:
         self.resolved = with_value(self.resolved, key, value, origin)
+
+    @property
+    def mining(self) -> tuple[int, int, bool]:
+        return self.policy.threads, self.budget_bytes, self.settled_before
 
     @property
     def budget_bytes(self) -> int:
@@ -325,62 +329,6 @@ def _negatives(draft: _Draft) -> tuple[int, str]:
     return number, reason
 
 
-def _which_candidates(draft: _Draft) -> tuple[str, str] | None:
-    config = draft.config
-    if not config.miner.negatives:
-        return None
-    if draft.settled_before:  # by a version that did not have this key
-        return "nearest", "an older version of ttf started this run"
-    if not config.negatives.has_margin:
-        return "nearest", "[negatives] has no margin"
-    if config.negatives.has_ranks:
-        return "nearest", "[negatives] has ranks, which are those of the nearest documents"
-    if not _looks_below(draft):
-        return "nearest", f"the miner {config.miner.name!r} finds nothing else"
-    return "passing", (
-        "the margin keeps candidates below the positive only, whose rank may be any, and the miner "
-        f"{config.miner.name!r} finds the best of these"
-    )
-
-
-def _looks_below(draft: _Draft) -> bool:
-    miner = draft.config.miner
-    context = miner_context(draft.config, draft.policy.threads, draft.budget_bytes)
-    return looks_below(miner.name, miner.options_of(miner.name), context)
-
-
-def _refuse_passing(draft: _Draft) -> None:
-    """Raises ConfigError if candidates below the margins were asked for and cannot be had."""
-    config = draft.config
-    if not config.miner.negatives or config.miner.candidates != "passing":
-        return
-    asked = 'miner.candidates = "passing" looks for the nearest documents below the margins'
-    if config.negatives.has_ranks:
-        raise ConfigError(
-            f"{asked}, but negatives.rank_from or negatives.rank_to is set: these are ranks among the "
-            "nearest of all documents.",
-            hint='Remove the ranks, or use miner.candidates = "nearest".',
-        )
-    if not config.negatives.has_margin:
-        raise ConfigError(
-            f"{asked}, but negatives.relative_margin and negatives.absolute_margin are not set.",
-            hint='Set one of them, or use miner.candidates = "nearest".',
-        )
-    if not _looks_below(draft):
-        raise ConfigError(
-            f"{asked}, but the miner {config.miner.name!r} only finds the nearest of all.",
-            hint='Use --miner exact, or miner.candidates = "nearest".',
-        )
-
-
-def _candidates(draft: _Draft) -> tuple[int, str] | None:
-    config = draft.config
-    if not config.miner.negatives:
-        return None
-    positives = draft.data.train.positives.shape[1]
-    return candidates_needed(config.negatives, positives, passing=config.miner.below_margins)
-
-
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
     offered = draft.plan.samples * (1 + draft.config.miner.num_negatives)
     return choose_memory_bank(offered, draft.data.distinct_documents)
@@ -441,8 +389,8 @@ _AFTER_THE_STEP: Final[_Table] = (
     ("memory.read_ahead", lambda draft: (usual(draft.plan.accumulate), WHY)),
     ("miner.negatives", _negatives),
     ("miner.name", _miner),
-    ("miner.candidates", _which_candidates),
-    ("miner.k", _candidates),
+    ("miner.candidates", lambda draft: choose_candidates(draft.config, *draft.mining)),
+    ("miner.k", lambda draft: choose_k(draft.config, draft.data.train.positives.shape[1])),
     ("loss.memory_bank", _memory_bank),
     ("train.grad_cache", _grad_cache),
     ("evaluate.every", lambda draft: choose_evaluations(draft.work)),

@@ -63,6 +63,7 @@ class Round:
     # Exact miners only: the share of answers that the first pass certified.
     certificate_rate: float | None = None
     reused: bool = False
+    passing: bool = False  # Candidates are the best below the margins.
     # Queries whose vectors training had computed.
     from_training: int = 0
     deaths: list[str] = field(default_factory=list)
@@ -184,6 +185,7 @@ class MinedNegatives:
         known = session.data.train.known(rows)
         report = yield_report(table, known, session.config.negatives)
         session.link.flight.mined(step, window.stop)
+        self._round.passing = table.passing
         self._record(step, report)
         self._judge(table, report, step)
         self.table_key = table.key
@@ -315,7 +317,7 @@ class MinedNegatives:
             bank=bank,
             queries=str(work.queries),
             k=min(settings.num_candidates, documents.rows),
-            ceilings=work.ceilings(positive_scores) if settings.below_margins else None,
+            ceilings=work.ceilings(positive_scores) if settings.candidates == "passing" else None,
             k_nearest=min(self._k_nearest(), documents.rows),
             miner=self.miner,
             options=settings.options_of(self.miner),
@@ -380,7 +382,7 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: byt
         settings.deterministic,
         session.config.train.seed,
     )
-    if settings.below_margins:
+    if settings.candidates == "passing":
         negatives = session.config.negatives
         facts += ("passing", negatives.relative_margin, negatives.absolute_margin)
     digest.update(repr(facts).encode())
