@@ -52,9 +52,10 @@ class BankScan:
         k: int,
         ceilings: NDArray[np.float32],
         tally: ScanTally,
+        within: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """See `Scan.top_k_below`."""
-        return self._scan(len(queries)).top_k_below(queries, k, ceilings, tally)
+        return self._scan(len(queries)).top_k_below(queries, k, ceilings, tally, within)
 
     def _scan(self, num_queries: int) -> Scan:
         kept = self._bank is not None and self._bank.kept

@@ -25,6 +25,35 @@ _LARGEST = np.int16(0x7FFF)
 _TINY = 1e-30
 
 
+def counted_above(score_NL: torch.Tensor, high_ST: torch.Tensor, count: int) -> NDArray[np.int64]:
+    """(T,) how many of the first `count` rows are above the limit of their span."""
+    num = high_ST.shape[1]
+    high_SL = np.full((len(high_ST), score_NL.shape[1]), np.inf, np.float32)
+    high_SL[:, :num] = high_ST.to(score_NL.dtype).float().numpy()
+    found_L = np.zeros(score_NL.shape[1], np.int64)
+    step = _PART * SPAN
+    for at in range(-(-count // step)):
+        rows = score_NL[at * step : (at + 1) * step]
+        limits = high_SL[at * _PART : (at + 1) * _PART, None]
+        if rows.dtype == torch.bfloat16:
+            # Bits of numbers above a positive limit are those of larger integers.
+            bits = rows.view(torch.int16).numpy()
+            top = _bits(limits, turned=False)
+            if (limits <= 0).any():
+                own = torch.empty(rows.shape, dtype=torch.int16)
+                _turn_into(rows.view(torch.int16), own, torch.empty_like(own))
+                bits, top = own.numpy(), _bits(limits + np.float32(0), turned=True)
+            above = bits.reshape(len(limits), SPAN, -1) > top
+        else:
+            above = rows.numpy().reshape(len(limits), SPAN, -1) > limits
+        above_SL = np.add.reduce(above.view(np.int8), axis=1, dtype=np.int8)
+        found_L += np.add.reduce(above_SL, axis=0, dtype=np.int16)
+    missing = len(score_NL) - count  # zeros, in the last span
+    if missing:
+        found_L -= missing * (high_SL[-1] < 0)
+    return found_L[:num]
+
+
 def reaching_below(
     score_NL: torch.Tensor, low_ST: torch.Tensor, high_ST: torch.Tensor, scratch: torch.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

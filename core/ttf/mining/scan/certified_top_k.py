@@ -61,11 +61,16 @@ class _Round:
 
 class _Answers:
     def __init__(
-        self, queries: NDArray[np.float32], k: int, ceilings: NDArray[np.float32] | None
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32] | None,
+        within: int | None,
     ) -> None:
         num = len(queries)
         self.queries = queries
         self.ceilings = ceilings
+        self.within = within
         self.k = k
         self.ids = np.empty((num, k), np.int64)
         self.scores = np.empty((num, k), np.float32)
@@ -77,6 +82,12 @@ class _Answers:
     def take(self, tile: NDArray[np.int64], keys_TK: NDArray[np.int64]) -> None:
         self.ids[tile], self.scores[tile] = rows_and_scores(keys_TK)
         self.floors[tile] = np.maximum(self.floors[tile], self.scores[tile, -1])
+
+    def leave(self, tile: NDArray[np.int64], num_T: NDArray[np.int64]) -> None:
+        """Leaves each query its first rows, so many."""
+        over_TK = np.arange(self.k) >= num_T[:, None]
+        self.ids[tile] = np.where(over_TK, -1, self.ids[tile])
+        self.scores[tile] = np.where(over_TK, np.float32(-np.inf), self.scores[tile])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +104,7 @@ class Scan:
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Best first, equal scores by smaller row; `k` is cut to the number of rows."""
-        return self._found(queries, k, None, tally)
+        return self._found(_Answers(queries, min(k, self.bank.shape[0]), None, None), tally)
 
     def top_k_below(
         self,
@@ -101,20 +112,17 @@ class Scan:
         k: int,
         ceilings: NDArray[np.float32],
         tally: ScanTally,
+        within: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """`top_k` of the rows whose score is below the query's ceiling; where these are fewer, row
-        -1 with the score -inf."""
-        return self._found(queries, k, ceilings, tally)
+        -1 with the score -inf. `within`: only of the so many best rows of all."""
+        k = min(k, self.bank.shape[0])
+        return self._found(_Answers(queries, k, ceilings, within), tally)
 
     def _found(
-        self,
-        queries: NDArray[np.float32],
-        k: int,
-        ceilings: NDArray[np.float32] | None,
-        tally: ScanTally,
+        self, found: _Answers, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        found = _Answers(queries, min(k, self.bank.shape[0]), ceilings)
-        if len(queries) and found.k:
+        if len(found.queries) and found.k:
             self._answer(found, tally)
         return found.ids, found.scores
 
@@ -122,7 +130,7 @@ class Scan:
         room = room_of(found.k)
         deep = np.zeros(len(found.queries), np.bool_)
         if found.ceilings is not None and self.first == "bf16":
-            deep = deep_ceilings(self.bank, found.queries, found.ceilings, room)
+            deep = deep_ceilings(self.bank, found.queries, found.ceilings, room, found.within)
         firsts: tuple[tuple[FirstPass, NDArray[np.bool_]], ...] = (
             (self.first, ~deep),
             ("fp32", deep),
@@ -147,6 +155,7 @@ class Scan:
                 found.k,
                 self.threads,
                 None if found.ceilings is None else found.ceilings[left],
+                found.within,
             )
 
     def _round(
@@ -211,7 +220,8 @@ class _Pass:
         if isinstance(guess, Sample):
             floors = torch.maximum(floors, guess.floors(queries, ceilings, half=self._half))
         room = self._how.room
-        return Found(queries, floors, self._found.k, room, ceilings, half=self._half)
+        within = self._found.within
+        return Found(queries, floors, self._found.k, room, ceilings, within, half=self._half)
 
     def _read(self, blocks: list[tuple[range, int]]) -> None:
         # Reads the next blocks while the threads work on theirs; no thread waits for another.
@@ -275,8 +285,15 @@ class _Pass:
         found.crowded[tile] = pairs.given_up.numpy()
         if len(one.whole):
             whole = tile[one.whole]
-            found.take(whole, one.best(score_E))
-            found.done[whole] = found.scores[whole, -1] >= pairs.floors.numpy()[one.whole]
+            keys_WK, floors_W = one.best(score_E), pairs.floors.numpy()[one.whole]
+            found.take(whole, keys_WK)
+            if isinstance(one, Shortlist):
+                found.done[whole] = found.scores[whole, -1] >= floors_W
+                return
+            needed_W = one.needed()
+            last_W = found.scores[whole, np.maximum(needed_W - 1, 0)]
+            found.done[whole] = (last_W >= floors_W) | (needed_W == 0)
+            found.leave(whole, needed_W)
 
 
 def room_of(k: int) -> int:

@@ -22,14 +22,20 @@ _TOGETHER = 1024
 # Rows that cost as much to score as the product in float32 costs more than that in bfloat16: per row
 # and dimension of the bank. 2 x Zen 5, AVX512-BF16, 2026-11-20.
 _WORTH = 2.2e-5
+_FAR = 3
 _FLOORS = 1.5  # Floors are that many bounds below the ceiling.
 
 
 @torch.inference_mode()
 def deep_ceilings(
-    bank: HalfBank, queries: NDArray[np.float32], ceilings: NDArray[np.float32], room: int
+    bank: HalfBank,
+    queries: NDArray[np.float32],
+    ceilings: NDArray[np.float32],
+    room: int,
+    within: int | None,
 ) -> NDArray[np.bool_]:
-    """A mask of the queries; `room`: pairs of a query that a pass can hold."""
+    """A mask of the queries; `room`: pairs of a query that a pass can hold. Those with far more than
+    `within` rows above their ceiling are not among them: their search ends early."""
     rows, dim = bank.shape
     count = min(_SAMPLE, rows)
     part = bank.some(np.arange(count) * rows // count)
@@ -43,5 +49,9 @@ def deep_ceilings(
         score_NT = those.scores_by_row(part.half)[:, : len(error_T)].float()
         near_NT = score_NT >= ceilings_T - _FLOORS * error_T
         near_NT &= score_NT <= ceilings_T + error_T
-        found[here] = (near_NT.sum(0) > most).numpy()
+        deep_T = near_NT.sum(0) > most
+        if within is not None:
+            above_T = (score_NT > ceilings_T + error_T).sum(0)
+            deep_T &= above_T * rows <= _FAR * within * count
+        found[here] = deep_T.numpy()
     return found

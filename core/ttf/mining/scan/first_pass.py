@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.machine.gemm import padded_rows
-from ttf.mining.scan.below_ceilings import MEMBERS, SPAN, reaching_below, turn
+from ttf.mining.scan.below_ceilings import MEMBERS, SPAN, counted_above, reaching_below, turn
 from ttf.mining.scan.error_bounds import SAFE, Rounded
 from ttf.mining.scan.found_pairs import Bounds, Found
 from ttf.mining.scan.score_floors import BLOCK_ROWS, ranked_scores, usual
@@ -69,7 +69,10 @@ def offer(found: Found, block: Block, scratch: Scratch, bounds: Bounds) -> None:
         found.guess(ranked, block.usual)
     low_ST = _thresholds(found, block)
     if found.ceilings is not None:
-        place_C, score_C = reaching_below(score_NL, low_ST, _upper(found, block), scratch.maxima)
+        high_ST = _upper(found, block)
+        if found.within is not None:
+            found.count_above(counted_above(score_NL, high_ST, count))
+        place_C, score_C = reaching_below(score_NL, low_ST, high_ST, scratch.maxima)
     else:
         place_C, score_C = _reaching(score_NL, low_ST, found.given_up, scratch)
     row_C = place_C // lanes

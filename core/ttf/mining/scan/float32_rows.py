@@ -92,6 +92,7 @@ class Best:
         self._query = query
         self._k = k
         self._ceiling = ceiling  # Only scores below count.
+        self.above = 0
         self.ids = np.empty(0, np.int64)
         self.scores = np.empty(0, np.float32)
 
@@ -103,12 +104,17 @@ class Best:
         score_C = pair_scores(rows_CD, self._query)
         counts_C = score_C > self.least
         if self._ceiling is not None:
-            counts_C &= score_C < self._ceiling
+            below_C = score_C < self._ceiling
+            self.above += len(below_C) - int(below_C.sum())
+            counts_C &= below_C
         new = np.flatnonzero(counts_C)
         scores = np.concatenate([self.scores, score_C[new]])
         order = np.argsort(-scores, kind="stable")[: self._k]
         self.scores = scores[order]
         self.ids = np.concatenate([self.ids, ids_C[new]])[order]
+
+    def leave(self, num: int) -> None:
+        self.ids, self.scores = self.ids[:num], self.scores[:num]
 
 
 def scan_one_by_one(
@@ -117,6 +123,7 @@ def scan_one_by_one(
     k: int,
     threads: int,
     ceilings: NDArray[np.float32] | None = None,
+    within: int | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The k best rows of each query, by definition; as slow as the memory is."""
     limits = [None] * len(queries) if ceilings is None else ceilings.tolist()
@@ -127,6 +134,9 @@ def scan_one_by_one(
             ids_N = np.arange(start, start + len(rows_ND))
             for _ in pool.map(lambda one, rows=rows_ND, ids=ids_N: one.offer(rows, ids), best):
                 pass
+    if within is not None:
+        for one in best:
+            one.leave(max(0, within - one.above))
     return _answers(best, k)
 
 

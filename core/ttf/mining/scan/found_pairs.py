@@ -46,7 +46,8 @@ class Found:
     infinite, and a finer pass handles it.
 
     With ceilings (T,), rows count whose float32 score is below that of their query. Pairs are kept
-    as long as they may be.
+    as long as they may be. With `within`, only rows among so many best ones of all count: a query
+    with as many rows above its ceiling has none.
     """
 
     def __init__(
@@ -56,11 +57,15 @@ class Found:
         k: int,
         room: int,
         ceilings: torch.Tensor | None = None,
+        within: int | None = None,
         *,
         half: bool,
     ) -> None:
         self.asked = asked
         self.ceilings = ceilings
+        self.within = within
+        self.above = np.zeros(len(floors), np.int64)  # Rows that are certainly above the ceiling.
+        self.beyond = torch.zeros(len(floors), dtype=torch.bool)
         self.floors = floors
         self.given_up = torch.zeros(len(floors), dtype=torch.bool)
         self.empty = True
@@ -96,6 +101,13 @@ class Found:
             return None
         return likely_limits(self.ceilings, self.asked, row, half=self._half)
 
+    def count_above(self, rows_T: NDArray[np.int64]) -> None:
+        """Adds to the rows above the ceilings; who has too many needs no further search."""
+        self.above += rows_T
+        if self.within is not None:
+            self.beyond = torch.from_numpy(self.above >= self.within) & ~self.given_up
+            self.floors[self.beyond] = torch.inf
+
     def guess(self, ranked: Ranked, row: Usual) -> None:
         """Raises floors to what `ranked` makes likely; the certificate finds out if it is not
         so."""
@@ -119,8 +131,9 @@ class Found:
         memory."""
         pairs = self._joined()
         self._parts = []
-        if bool(self.given_up.any()):
-            pairs = pairs.at(np.flatnonzero(~self.given_up.numpy()[pairs.query]))
+        over_T = (self.given_up | self.beyond).numpy()
+        if over_T.any():
+            pairs = pairs.at(np.flatnonzero(~over_T[pairs.query]))
         return pairs.at(in_order(pairs.query, pairs.score))
 
     def highest(self, pairs: Pairs, bounds: Bounds) -> torch.Tensor:
@@ -167,6 +180,8 @@ class Found:
         may_C &= ~self.given_up[at_C]
         if possible_C is not None:
             may_C &= possible_C
+            gone = pairs.query[~possible_C.numpy()]
+            self.count_above(np.bincount(gone, minlength=len(self.floors)))
         return pairs.at(np.flatnonzero(may_C.numpy())), least_T
 
     def _joined(self) -> Pairs:

@@ -39,6 +39,10 @@ class ShortlistBelow:
         ceiling_C = found.ceilings[torch.from_numpy(pairs.query).int()]
         raised_C = torch.where(ceiling_C.isinf(), ceiling_C, ceiling_C + ceiling_C.abs() * _SLACK)
         possible_C = (score_C - error_C <= raised_C).numpy()
+        # Of each query, the rows that are at or above its ceiling; complete after `best`.
+        self._above = found.above + np.bincount(
+            pairs.query[~possible_C], minlength=len(self._ceilings)
+        )
         likely_C = possible_C & (score_C + LIKELY * error_C < ceiling_C).numpy()
         first_C = likely_C & (_rank_among(pairs.query, likely_C) < k)
         self._first = pairs.at(np.flatnonzero(first_C))
@@ -86,10 +90,20 @@ class ShortlistBelow:
             found_TK[these, : len(wide)] = table[:, : self._k]
         return found_TK[self.whole]
 
+    def needed(self) -> NDArray[np.int64]:
+        """(W,) how many of the k best count: those among the `within` best rows of all. Call it
+        after `best`."""
+        if self._found.within is None:
+            return np.full(len(self.whole), self._k)
+        found: NDArray[np.int64] = np.clip(self._found.within - self._above, 0, self._k)
+        return found[self.whole]
+
     def _below(
         self, pairs: Pairs, score_C: NDArray[np.float32]
     ) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-        counts = np.flatnonzero(score_C < self._ceilings[pairs.query])
+        below_C = score_C < self._ceilings[pairs.query]
+        self._above += np.bincount(pairs.query[~below_C], minlength=len(self._ceilings))
+        counts = np.flatnonzero(below_C)
         row_C = pairs.row.take(counts).astype(np.int64)
         return pairs.query.take(counts), best_first(score_C.take(counts), row_C)
 

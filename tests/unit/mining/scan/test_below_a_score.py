@@ -28,8 +28,13 @@ def all_scores(bank: Rows, queries: Rows) -> Rows:
     return np.stack([pair_scores(bank, q) for q in queries])
 
 
-def expected(scores: Rows, k: int, ceilings: Rows) -> tuple[NDArray[np.int64], Rows]:
+def expected(
+    scores: Rows, k: int, ceilings: Rows, within: int | None = None
+) -> tuple[NDArray[np.int64], Rows]:
     below = np.where(scores < ceilings[:, None], scores, -INF)
+    if within is not None:
+        order = np.argsort(-scores, axis=1, kind="stable")
+        np.put_along_axis(below, order[:, within:], -INF, axis=1)
     ids = np.argsort(-below, axis=1, kind="stable")[:, :k]
     best = np.take_along_axis(below, ids, axis=1)
     return np.where(np.isneginf(best), -1, ids), best
@@ -45,10 +50,12 @@ def check(
     threads: int = 2,
     budget: int = 1 << 28,
 ) -> ScanTally:
-    """As a small bank, and as one of which a sample is scored first; counts of both together."""
+    """As a small bank, and as one of which a sample is scored first; whatever the rank, and among the
+    best of all; counts of all together."""
     both_ways = ScanTally()
-    true_ids, true_scores = expected(all_scores(bank, queries), k, ceilings)
-    for mixed_bytes in (MIXED_BYTES, 0):
+    found = all_scores(bank, queries)
+    for mixed_bytes, within in ((MIXED_BYTES, None), (0, None), (MIXED_BYTES, 200), (0, 17)):
+        true_ids, true_scores = expected(found, k, ceilings, within)
         tally = ScanTally()
         scan = Scan(
             bank=open_half(MemorySource(bank), None, print),
@@ -57,7 +64,7 @@ def check(
             first=first,
             mixed_bytes=mixed_bytes,
         )
-        ids, scores = scan.top_k_below(queries, k, ceilings, tally)
+        ids, scores = scan.top_k_below(queries, k, ceilings, tally, within)
         assert (ids == true_ids).all()
         assert (scores == true_scores).all()
         assert tally.queries == len(queries)
@@ -202,10 +209,11 @@ def test_the_last_resort_is_the_definition() -> None:
     bank, queries = normal(5000, 8).round(), normal(6, 8, 1).round()
     ceilings = at_ranks(bank, queries)
     half = open_half(MemorySource(bank), None, print)
-    ids, scores = scan_one_by_one(half, queries, 700, 2, ceilings)
-    true_ids, true_scores = expected(all_scores(bank, queries), 700, ceilings)
-    assert (ids == true_ids).all()
-    assert (scores == true_scores).all()
+    for within in (None, 900, 10):
+        ids, scores = scan_one_by_one(half, queries, 700, 2, ceilings, within)
+        true_ids, true_scores = expected(all_scores(bank, queries), 700, ceilings, within)
+        assert (ids == true_ids).all()
+        assert (scores == true_scores).all()
 
 
 def test_a_bank_that_is_searched_more_than_once_answers_below_a_score(tmp_path: Path) -> None:
