@@ -243,10 +243,15 @@ class LooksBelow(Protocol):
     """What a `Miner` may have besides, to find the best rows below a score; its traits say so."""
 
     def search_below(
-        self, queries: NDArray[np.float32], k: int, ceilings: NDArray[np.float32]
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32],
+        within: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """As `search`, among the rows whose float32 score is below the query's ceiling (which may
-        be infinite). Where these are fewer than k, ids end with -1 and scores with -inf."""
+        be infinite), and, with `within`, only among the so many best rows of all. Where these are
+        fewer than k, ids end with -1 and scores with -inf."""
 
 
 class MinerFactory(Factory, Protocol):

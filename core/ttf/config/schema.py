@@ -142,12 +142,12 @@ class MinerConfig(WithPluginTables):
         "known positives, and rank_from; with a margin, 200 if candidates is nearest; at most rank_to",
         unit="documents",
     )
-    candidates: Literal["passing", "nearest"] | Auto = key(
+    candidates: Literal["passing", "below", "nearest"] | Auto = key(
         "auto",
-        "which documents are a query's candidates; passing: the nearest below the margins of "
-        "[negatives], whatever their rank (the miner exact finds them, others take the nearest); "
-        "nearest: the nearest, and the margins apply afterwards; auto: passing, if [negatives] has "
-        "a margin and no ranks and the miner finds them",
+        "which documents are a query's candidates; nearest: the k nearest, of which the margins of "
+        "[negatives] leave some; passing: the k best that the margins leave of the 200 nearest (or of "
+        "rank_to): the same draws in less time, with the miner exact; below: the same whatever their "
+        "rank; auto: passing where that can be, else nearest",
     )
     negatives: CandidatesOrZero | Auto = key(
         "auto",

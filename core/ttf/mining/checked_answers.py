@@ -20,6 +20,7 @@ def checked_search(
     *,
     name: str,
     ceilings: NDArray[np.float32] | None = None,
+    within: int | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """`miner.search` of a bank with `rows` rows, or `search_below` with ceilings. Raises BadAnswer,
     naming the miner and the query.
@@ -43,7 +44,7 @@ def checked_search(
                 f"The miner {name!r} says that it finds the best rows below a score "
                 "(MinerTraits.looks_below), but it has no method search_below.",
             )
-        ids, scores = miner.search_below(queries, k, ceilings)
+        ids, scores = miner.search_below(queries, k, ceilings, within)
     check_answers(ids, scores, (len(queries), min(k, rows)), rows, name, ceilings=ceilings)
     return ids, scores
 

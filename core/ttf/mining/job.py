@@ -48,6 +48,7 @@ class MiningJob:
     # score finds the `k_nearest` best rows instead.
     ceilings: str | None = None
     k_nearest: int = 0
+    within: int | None = None  # With ceilings: only of the so many nearest rows.
     # Folder of the index cache, and the index stays ready for the next job; None: an index is built
     # and thrown away, because its bank is.
     cache: str | None = None

@@ -162,8 +162,9 @@ class CandidateTable:
     key: str  # Hash of what it was mined from; names its folder.
     version: str = "0"  # Of the document tower; always 0 if that is frozen.
     miner: str = ""
-    # The best of those below the margins (miner.candidates = "passing"), not of all rows.
+    # The best of those below the margins, not of all rows (miner.candidates).
     passing: bool = False
+    within: int | None = None  # Only of the so many nearest ones.
 
     def __post_init__(self) -> None:
         queries, k = self.ids.shape
@@ -195,6 +196,7 @@ class CandidateTable:
                 "queries": len(self),
                 "k": int(self.ids.shape[1]),
                 "passing": self.passing,
+                "within": self.within,
             }
             write_manifest(temp / MANIFEST, facts, hashes, TABLE_AREA)
         return folder
@@ -223,6 +225,7 @@ class CandidateTable:
                 version=str(manifest["version"]),
                 miner=str(manifest["miner"]),
                 passing=bool(manifest.get("passing", False)),
+                within=manifest.get("within"),
             )
         except (LookupError, ValueError, OSError) as error:
             # The hashes are right: it was written like this, and not by ttf.

@@ -184,7 +184,7 @@ def remark_on_yield(table: CandidateTable, report: YieldReport, settings: Negati
     if report.with_survivor >= settings.wanted_yield:
         return ""
     if table.passing:
-        return _few_below(report, settings)
+        return _few_below(report, settings, table.within)
     in_reach = share_in_reach(table)
     if in_reach < settings.wanted_yield:
         return (
@@ -205,18 +205,19 @@ def remark_on_yield(table: CandidateTable, report: YieldReport, settings: Negati
     )
 
 
-def _few_below(report: YieldReport, settings: NegativesConfig) -> str:
-    # All documents were looked at: more candidates would not help.
+def _few_below(report: YieldReport, settings: NegativesConfig, within: int | None) -> str:
     margins = {
         "negatives.relative_margin": settings.relative_margin,
         "negatives.absolute_margin": settings.absolute_margin,
     }
     set_to = ", ".join(f"{name} = {value}" for name, value in margins.items() if value is not None)
     few = (
-        f"Only {report.with_survivor:.1%} of {report.queries:,} queries have a document whose score "
-        f"is below that of the positive by the margin ({set_to}). The other queries' documents all "
-        "score too close to the positive."
+        f"Only {report.with_survivor:.1%} of {report.queries:,} queries have a document "
+        f"{f'among the {within} nearest ' if within else ''}whose score is below that of the positive "
+        f"by the margin ({set_to})."
     )
+    if within:
+        few += " A tower that is not trained enough yet finds the positives further down."
     lower = "Lower the margin (for example --set negatives.relative_margin=0.01)"
     if settings.min_yield != "auto":
         raise ConfigError(

@@ -102,9 +102,9 @@ class Searcher:
             wanted, below = asked_of(job)
             k = min(wanted, rows)
             made_from = _made_from(job, bank.source)
-            asked = {"k": k, "queries": _digest(Path(job.queries))}
+            asked: dict[str, Any] = {"k": k, "queries": _digest(Path(job.queries))}
             if below is not None:
-                asked["below"] = _digest(Path(below))
+                asked |= {"below": _digest(Path(below)), "within": job.within}
             ceilings = None if below is None else _ceilings(below, len(queries))
             key = folder_key({**made_from, **asked})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
@@ -235,9 +235,11 @@ def _search(
     started = time.monotonic()
     while journal.done < len(queries):  # each turn ends with a durable point
         here = slice(journal.done, journal.done + job.context.queries_at_once)
-        limits = None if ceilings is None else ceilings[here]
-        chunk = np.array(queries[here])
-        journal.append(*checked_search(miner, chunk, k, rows, name=job.miner, ceilings=limits))
+        limits: dict[str, Any] = (
+            {} if ceilings is None else {"ceilings": ceilings[here], "within": job.within}
+        )
+        found = checked_search(miner, np.array(queries[here]), k, rows, name=job.miner, **limits)
+        journal.append(*found)
         progress(journal.done, len(queries))
     return time.monotonic() - started
 

@@ -151,12 +151,15 @@ class MinerTests(PluginTests):
         ceilings = scores[:, 300].copy()
         ceilings[::3] = np.inf
         ceilings[1::3] = -np.inf
-        found = checked_search(miner, QUERIES, 20, len(BANK), name=self.name, ceilings=ceilings)
-        for query, limit in enumerate(ceilings):
-            below = np.flatnonzero(scores[query] < limit)[:20]
-            expected = np.full(20, -1)
-            expected[: len(below)] = ids[query, below]
-            assert found[0][query].tolist() == expected.tolist()
+        for within in (None, 310):
+            found, _ = checked_search(
+                miner, QUERIES, 20, len(BANK), name=self.name, ceilings=ceilings, within=within
+            )
+            for query, limit in enumerate(ceilings):
+                below = np.flatnonzero(scores[query, :within] < limit)[:20]
+                expected = np.full(20, -1)
+                expected[: len(below)] = ids[query, below]
+                assert found[query].tolist() == expected.tolist()
 
     # --- what it refuses -------------------------------------------------------------------------
 

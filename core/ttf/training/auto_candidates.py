@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ttf.config.schema import RunConfig
+from ttf.config.schema import MOST_CANDIDATES_OF_AUTO, RunConfig
 from ttf.errors import ConfigError
 from ttf.mining.choose import looks_below, miner_context
 from ttf.mining.negatives import candidates_needed, has_margin
@@ -18,29 +18,37 @@ def choose_candidates(
         return "nearest", "an older version of ttf started this run"
     if not has_margin(config.negatives):
         return "nearest", "[negatives] has no margin"
-    if _has_ranks(config):
-        return "nearest", "[negatives] has ranks, which are those of the nearest documents"
+    if config.negatives.rank_from:
+        return "nearest", "negatives.rank_from is a rank among the nearest documents"
+    if config.negatives.min_yield != "auto":
+        return "nearest", "negatives.min_yield is judged by them"
     if not _looks_below(config, threads, budget_bytes):
         return "nearest", f"the miner {config.miner.name!r} finds nothing else"
     return "passing", (
-        "the margin keeps candidates below the positive only, whose rank may be any, and the miner "
-        f"{config.miner.name!r} finds the best of these"
+        f"of the {nearest(config)} nearest, the miner {config.miner.name!r} finds those below the margin"
     )
+
+
+def nearest(config: RunConfig) -> int:
+    """How many of the nearest documents may be candidates."""
+    rank_to = config.negatives.rank_to
+    return MOST_CANDIDATES_OF_AUTO if rank_to is None else rank_to
 
 
 def choose_k(config: RunConfig, positives: int) -> tuple[int, str] | None:
     if not config.miner.negatives:
         return None
-    passing = config.miner.candidates == "passing"
+    passing = config.miner.candidates != "nearest"
     return candidates_needed(config.negatives, positives, passing=passing)
 
 
 def refuse_passing(config: RunConfig, threads: int, budget_bytes: int) -> None:
     """Raises ConfigError if candidates below the margins were asked for and cannot be had."""
-    if config.miner.candidates != "passing":
+    kind = config.miner.candidates
+    if kind == "nearest":
         return
-    asked = 'miner.candidates = "passing" looks for the nearest documents below the margins'
-    if _has_ranks(config):
+    asked = f'miner.candidates = "{kind}" looks for the best documents below the margins'
+    if config.negatives.rank_from or (kind == "below" and config.negatives.rank_to is not None):
         raise ConfigError(
             f"{asked}, but negatives.rank_from or negatives.rank_to is set: these are ranks among the "
             "nearest of all documents.",
@@ -56,10 +64,6 @@ def refuse_passing(config: RunConfig, threads: int, budget_bytes: int) -> None:
             f"{asked}, but the miner {config.miner.name!r} only finds the nearest of all.",
             hint='Use --miner exact, or miner.candidates = "nearest".',
         )
-
-
-def _has_ranks(config: RunConfig) -> bool:
-    return bool(config.negatives.rank_from) or config.negatives.rank_to is not None
 
 
 def _looks_below(config: RunConfig, threads: int, budget_bytes: int) -> bool:

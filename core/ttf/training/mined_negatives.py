@@ -41,6 +41,7 @@ from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_at_once, remove_leftovers
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA
+from ttf.training.auto_candidates import nearest
 from ttf.training.checkpoint import Totals
 from ttf.training.miner_deaths import record_death
 from ttf.training.mining_round import MiningRound, remove_rounds
@@ -293,6 +294,7 @@ class MinedNegatives:
             version="0" if session.parts.documents.fixed else name,
             miner=report.miner,
             passing=report.below,
+            within=self._within() if report.below else None,
         ).save(self._folder)
         work.remove()
         # The blocks of the encoding: 100 MB with trainable documents, in other places each time.
@@ -317,7 +319,8 @@ class MinedNegatives:
             bank=bank,
             queries=str(work.queries),
             k=min(settings.num_candidates, documents.rows),
-            ceilings=work.ceilings(positive_scores) if settings.candidates == "passing" else None,
+            ceilings=work.ceilings(positive_scores) if settings.candidates != "nearest" else None,
+            within=self._within(),
             k_nearest=min(self._k_nearest(), documents.rows),
             miner=self.miner,
             options=settings.options_of(self.miner),
@@ -331,6 +334,10 @@ class MinedNegatives:
             deadline_s=deadlines(documents.rows, documents.dim, num_queries, settings.deadline_s),
             progress=work.answered,
         )
+
+    def _within(self) -> int | None:
+        below = self._settings.candidates == "below"
+        return None if below else nearest(self._session.config)
 
     def _k_nearest(self) -> int:
         # For a miner of `fallback` that does not look below the margins.
@@ -382,8 +389,9 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: byt
         settings.deterministic,
         session.config.train.seed,
     )
-    if settings.candidates == "passing":
-        negatives = session.config.negatives
-        facts += ("passing", negatives.relative_margin, negatives.absolute_margin)
+    if settings.candidates != "nearest":
+        negatives, depth = session.config.negatives, nearest(session.config)
+        margins = negatives.relative_margin, negatives.absolute_margin
+        facts += (settings.candidates, depth, margins)
     digest.update(repr(facts).encode())
     return digest.hexdigest()[:24]

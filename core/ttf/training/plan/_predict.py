@@ -134,7 +134,7 @@ def _miner_cost(
     queries = min(len(data.train), decided.total_steps * decided.plan.samples)
     rows, dim = data.bank.shape
     k = config.miner.num_candidates
-    if config.miner.candidates == "passing":
+    if config.miner.candidates != "nearest":
         # What lies near a ceiling is scored as well: as much as of the 200 nearest (decision 0031).
         k = max(k, MOST_CANDIDATES_OF_AUTO)
     cost = factory.estimate(rows, dim, queries, k, options, context)
