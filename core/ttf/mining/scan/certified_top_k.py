@@ -71,6 +71,7 @@ class _Answers:
         self.queries = queries
         self.ceilings = ceilings
         self.within = within
+        self.above = np.zeros(num, np.int64)  # Of a sample, the rows above the ceiling.
         self.k = k
         self.ids = np.empty((num, k), np.int64)
         self.scores = np.empty((num, k), np.float32)
@@ -130,7 +131,9 @@ class Scan:
         room = room_of(found.k)
         deep = np.zeros(len(found.queries), np.bool_)
         if found.ceilings is not None and self.first == "bf16":
-            deep = deep_ceilings(self.bank, found.queries, found.ceilings, room, found.within)
+            deep, found.above = deep_ceilings(
+                self.bank, found.queries, found.ceilings, room, found.within
+            )
         firsts: tuple[tuple[FirstPass, NDArray[np.bool_]], ...] = (
             (self.first, ~deep),
             ("fp32", deep),
@@ -163,9 +166,9 @@ class Scan:
     ) -> None:
         """Scans some queries, as many at a time as the memory allows."""
         if found.ceilings is not None:
-            # Those with negative ceilings in tiles of their own: bits of negative numbers must be
-            # turned into an order first.
-            some = some[np.argsort(-found.ceilings[some], kind="stable")]
+            # Searches that end early share tiles, and so do negative ceilings: bits of negative
+            # numbers must be turned into an order first.
+            some = some[np.lexsort((-found.ceilings[some], found.above[some]))]
         step = queries_per_pass(self.bank.shape[1], how, self.threads, self.budget_bytes)
         for start in range(0, len(some), step):
             part = some[start : start + step]

@@ -33,15 +33,16 @@ def deep_ceilings(
     ceilings: NDArray[np.float32],
     room: int,
     within: int | None,
-) -> NDArray[np.bool_]:
-    """A mask of the queries; `room`: pairs of a query that a pass can hold. Those with far more than
-    `within` rows above their ceiling are not among them: their search ends early."""
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """A mask of the queries, and how many sampled rows are above their ceilings. `room`: pairs of a
+    query that a pass can hold. Queries with far more than `within` rows above their ceiling are not
+    among them: their search ends early."""
     rows, dim = bank.shape
     count = min(_SAMPLE, rows)
     part = bank.some(np.arange(count) * rows // count)
     row = usual(torch.from_numpy(part.norms), torch.from_numpy(part.residuals))
     most = min(_WORTH * rows * dim, room) * count / rows
-    found = np.zeros(len(queries), np.bool_)
+    found, above = np.zeros(len(queries), np.bool_), np.zeros(len(queries), np.int64)
     for start in range(0, len(queries), _TOGETHER):
         here = slice(start, start + _TOGETHER)
         those, ceilings_T = asked(queries[here], half=True), torch.from_numpy(ceilings[here])
@@ -50,8 +51,9 @@ def deep_ceilings(
         near_NT = score_NT >= ceilings_T - _FLOORS * error_T
         near_NT &= score_NT <= ceilings_T + error_T
         deep_T = near_NT.sum(0) > most
+        above_T = (score_NT > ceilings_T + error_T).sum(0)
+        above[here] = above_T.numpy()
         if within is not None:
-            above_T = (score_NT > ceilings_T + error_T).sum(0)
             deep_T &= above_T * rows <= _FAR * within * count
         found[here] = deep_T.numpy()
-    return found
+    return found, above

@@ -56,6 +56,8 @@ class Block:
 
 def offer(found: Found, block: Block, scratch: Scratch, bounds: Bounds) -> None:
     """Adds rows that may reach the floors of `found`."""
+    if bool((found.beyond | found.given_up).all()):
+        return
     unsafe_T = ~(found.asked.lengths * block.longest <= SAFE)
     if bool(unsafe_T.any()):
         found.give_up(unsafe_T)
