@@ -132,7 +132,7 @@ class Scan:
         deep = np.zeros(len(found.queries), np.bool_)
         if found.ceilings is not None and self.first == "bf16":
             deep, found.above = deep_ceilings(
-                self.bank, found.queries, found.ceilings, room, found.within
+                self.bank, found.queries, found.ceilings, room, found.within, self.threads
             )
         firsts: tuple[tuple[FirstPass, NDArray[np.bool_]], ...] = (
             (self.first, ~deep),

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ttf.machine.gemm import torch_threads
 from ttf.mining.scan.bf16_bank import HalfBank
 from ttf.mining.scan.error_bounds import asked
+from ttf.mining.scan.executors import executor
 from ttf.mining.scan.score_floors import usual
 
 _SAMPLE = 512
@@ -26,13 +28,13 @@ _FAR = 3
 _FLOORS = 1.5  # Floors are that many bounds below the ceiling.
 
 
-@torch.inference_mode()
 def deep_ceilings(
     bank: HalfBank,
     queries: NDArray[np.float32],
     ceilings: NDArray[np.float32],
     room: int,
     within: int | None,
+    threads: int,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """A mask of the queries, and how many sampled rows are above their ceilings. `room`: pairs of a
     query that a pass can hold. Queries with far more than `within` rows above their ceiling are not
@@ -43,7 +45,9 @@ def deep_ceilings(
     row = usual(torch.from_numpy(part.norms), torch.from_numpy(part.residuals))
     most = min(_WORTH * rows * dim, room) * count / rows
     found, above = np.zeros(len(queries), np.bool_), np.zeros(len(queries), np.int64)
-    for start in range(0, len(queries), _TOGETHER):
+
+    @torch.inference_mode()
+    def look(start: int) -> None:
         here = slice(start, start + _TOGETHER)
         those, ceilings_T = asked(queries[here], half=True), torch.from_numpy(ceilings[here])
         error_T = those.error(row.norm[None], row.residual[None])[:, 0]
@@ -56,4 +60,9 @@ def deep_ceilings(
         if within is not None:
             deep_T &= above_T * rows <= _FAR * within * count
         found[here] = deep_T.numpy()
+
+    # A thread a tile, as in the passes: where torch shares out such small work, it mostly waits.
+    with torch_threads(1), executor(threads, threads) as pool:
+        for _ in pool.map(look, range(0, len(queries), _TOGETHER)):
+            pass
     return found, above
