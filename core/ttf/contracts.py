@@ -183,8 +183,7 @@ class MinerTraits:
     native: tuple[str, ...] = ()
     """Native libraries it loads (for doctor), e.g. ("faiss",)."""
     needs_torch: bool = False
-    looks_below: bool = False
-    """Its instances have `search_below`, see `LooksBelow`."""
+    looks_below: bool = False  # Its instances are `LooksBelow`.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,20 +237,17 @@ class Miner(Protocol):
     def close(self) -> None: ...
 
 
-@runtime_checkable
 class LooksBelow(Protocol):
-    """What a `Miner` may have besides, to find the best rows below a score; its traits say so."""
+    """What a `Miner` may have besides `search`; its traits say so."""
 
     def search_below(
         self,
         queries: NDArray[np.float32],
         k: int,
         ceilings: NDArray[np.float32],
-        within: int | None = None,
+        within: int | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """As `search`, among the rows whose float32 score is below the query's ceiling (which may
-        be infinite), and, with `within`, only among the so many best rows of all. Where these are
-        fewer than k, ids end with -1 and scores with -inf."""
+        """Of the `within` best rows those that score lower. Fewer than k end with -1 and -inf."""
 
 
 class MinerFactory(Factory, Protocol):

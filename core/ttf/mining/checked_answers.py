@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.contracts import LooksBelow, Miner
+from ttf.contracts import Miner
 from ttf.errors import BadAnswer, BadData
 
 
@@ -38,13 +38,14 @@ def checked_search(
     if ceilings is None:
         ids, scores = miner.search(queries, k)
     else:
-        if not isinstance(miner, LooksBelow):
+        search_below = getattr(miner, "search_below", None)
+        if search_below is None:
             raise BadAnswer(
                 name,
                 f"The miner {name!r} says that it finds the best rows below a score "
                 "(MinerTraits.looks_below), but it has no method search_below.",
             )
-        ids, scores = miner.search_below(queries, k, ceilings, within)
+        ids, scores = search_below(queries, k, ceilings, within)
     check_answers(ids, scores, (len(queries), min(k, rows)), rows, name, ceilings=ceilings)
     return ids, scores
 
