@@ -186,6 +186,7 @@ class MinerTraits:
     native: tuple[str, ...] = ()
     """Native libraries it loads (for doctor), e.g. ("faiss",)."""
     needs_torch: bool = False
+    looks_below: bool = False  # Its instances are `LooksBelow`.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +238,19 @@ class Miner(Protocol):
         """The inverse of `save`; the caller has verified the hashes."""
 
     def close(self) -> None: ...
+
+
+class LooksBelow(Protocol):
+    """What a `Miner` may have besides `search`; its traits say so."""
+
+    def search_below(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32],
+        within: int | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Of the `within` best rows those that score lower. Fewer than k end with -1 and -inf."""
 
 
 class MinerFactory(Factory, Protocol):

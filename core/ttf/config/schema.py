@@ -144,9 +144,16 @@ class MinerConfig(WithPluginTables):
     )
     k: Candidates | Auto = key(
         "auto",
-        "candidates kept per query; auto: as many as [negatives] can draw from: 200, with a rank_to "
-        "at most that, and without margins rank_from + draw_from and the known positives",
+        "candidates kept per query; auto: as many as [negatives] can draw from: draw_from and the "
+        "known positives, and rank_from; with a margin, 200 if candidates is nearest; at most rank_to",
         unit="documents",
+    )
+    candidates: Literal["passing", "below", "nearest"] | Auto = key(
+        "auto",
+        "which documents are a query's candidates; nearest: the k nearest, of which the margins of "
+        "[negatives] leave some; passing: the k best that the margins leave of the 200 nearest (or of "
+        "rank_to): the same draws in less time, with the miner exact; below: the same whatever their "
+        "rank; auto: passing where that can be, else nearest",
     )
     negatives: CandidatesOrZero | Auto = key(
         "auto",

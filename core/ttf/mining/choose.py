@@ -105,6 +105,20 @@ def estimate(
     )
 
 
+def looks_below(name: str, options: Mapping[str, Any], context: MinerContext) -> bool:
+    """True if the miner finds the best rows below a score."""
+    factory = plugins.usable("miner", name)
+    return factory.traits(checked_options(factory, options), context).looks_below
+
+
+def asked_of(job: MiningJob) -> tuple[int, str | None]:
+    """How many rows the miner of this job looks for, and the file of ceilings if it looks below
+    them."""
+    if job.ceilings is None or looks_below(job.miner, job.options, job.context):
+        return job.k, job.ceilings
+    return job.k_nearest, None
+
+
 def checked_options(factory: MinerFactory, options: Mapping[str, Any]) -> Any:
     """An instance of the miner's options type. Raises ConfigError with every problem."""
     if not options:

@@ -44,6 +44,11 @@ class MiningJob:
     options: Mapping[str, Any] = field(default_factory=dict)
     context: MinerContext
     out: str  # Folder for ids.npy and scores.npy; unfinished results of an equal job are continued.
+    # A .npy file, float32 (Q,): only rows whose score is below count. A miner that cannot look below a
+    # score finds the `k_nearest` best rows instead.
+    ceilings: str | None = None
+    k_nearest: int = 0
+    within: int | None = None  # With ceilings: only of the so many nearest rows.
     # Folder of the index cache, and the index stays ready for the next job; None: an index is built
     # and thrown away, because its bank is.
     cache: str | None = None
@@ -71,6 +76,7 @@ class MiningReport:
     # Exact miners only: the share of queries whose first scan certified the answer.
     certificate_rate: float | None = None
     rescanned: int = 0  # Queries that were scanned again, to be certain.
+    below: bool = False  # Of the rows below the job's ceilings.
 
     @property
     def reused_index(self) -> bool:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ttf.data.sources import open_ref
 from ttf.errors import ArtifactDamaged, BadAnswer
 from ttf.mining.checked_answers import check_answers
+from ttf.mining.choose import asked_of
 from ttf.mining.growing_arrays import GrowingArrays, Layout
 from ttf.mining.job import MiningJob, MiningReport
 from ttf.rundir.durable import OpenFile, write_manifest
@@ -84,8 +85,10 @@ def checked_report(job: MiningJob, values: Any) -> MiningReport:
     """
     with open_ref(job.bank) as bank:
         rows = bank.source.shape[0]
-    shape = num_queries(job), min(job.k, rows)
-    report = _report(job, values, rows, shape)
+    wanted, below = asked_of(job)
+    shape = num_queries(job), min(wanted, rows)
+    report = _report(job, values, rows, shape, below=below is not None)
+    ceilings = None if below is None else np.load(below, allow_pickle=False)
     journal = Journal.finished(Path(job.out), shape, report.key)
     if journal is None:
         raise BadAnswer(
@@ -101,7 +104,10 @@ def checked_report(job: MiningJob, values: Any) -> MiningReport:
             raise BadAnswer(
                 job.miner, f"ttf wrote {job.out} and could not read it again: {error}"
             ) from error
-        check_answers(ids, scores, (stop - start, shape[1]), rows, job.miner, first=start)
+        limits = None if ceilings is None else ceilings[start:stop]
+        check_answers(
+            ids, scores, (stop - start, shape[1]), rows, job.miner, first=start, ceilings=limits
+        )
     return report
 
 
@@ -109,7 +115,9 @@ def num_queries(job: MiningJob) -> int:
     return len(np.load(job.queries, mmap_mode="r", allow_pickle=False))
 
 
-def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> MiningReport:
+def _report(
+    job: MiningJob, values: Any, rows: int, shape: tuple[int, int], *, below: bool
+) -> MiningReport:
     try:
         report = dataclass_from(MiningReport, values)
         took = float(report.build_s), float(report.search_s)
@@ -122,9 +130,10 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
             f"The process of the miner {job.miner!r} sent an invalid report: {error!r}.",
         ) from None
     folder = Path(job.out)
-    expected = (job.miner, rows, *shape, str(folder / IDS), str(folder / SCORES), str)
+    expected = (job.miner, rows, *shape, str(folder / IDS), str(folder / SCORES), str, below)
     sizes = report.bank_rows, report.queries, report.k
-    found = (report.miner, *sizes, report.ids_path, report.scores_path, type(report.key))
+    paths = report.ids_path, report.scores_path
+    found = (report.miner, *sizes, *paths, type(report.key), report.below)
     whole = np.isfinite(took).all() and min(took) >= 0 and 0 <= continued <= shape[0]
     whole = whole and 0 <= rescanned <= shape[0] and 0.0 <= certified <= 1.0
     if found != expected or not whole:
@@ -141,7 +150,8 @@ def _report(job: MiningJob, values: Any, rows: int, shape: tuple[int, int]) -> M
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateTable:
-    """The k best bank rows of some training queries, best first."""
+    """The k best bank rows of some training queries, best first; -1 with the score -inf where a query
+    has fewer."""
 
     rows: NDArray[np.int64]  # (Q,) rows of the training split, ascending.
     ids: NDArray[np.int64]  # (Q, k) bank rows.
@@ -152,6 +162,9 @@ class CandidateTable:
     key: str  # Hash of what it was mined from; names its folder.
     version: str = "0"  # Of the document tower; always 0 if that is frozen.
     miner: str = ""
+    # The best of those below the margins, not of all rows (miner.candidates).
+    passing: bool = False
+    within: int | None = None  # Only of the so many nearest ones.
 
     def __post_init__(self) -> None:
         queries, k = self.ids.shape
@@ -182,6 +195,8 @@ class CandidateTable:
                 "miner": self.miner,
                 "queries": len(self),
                 "k": int(self.ids.shape[1]),
+                "passing": self.passing,
+                "within": self.within,
             }
             write_manifest(temp / MANIFEST, facts, hashes, TABLE_AREA)
         return folder
@@ -209,6 +224,8 @@ class CandidateTable:
                 key=str(manifest["key"]),
                 version=str(manifest["version"]),
                 miner=str(manifest["miner"]),
+                passing=bool(manifest.get("passing", False)),
+                within=manifest.get("within"),
             )
         except (LookupError, ValueError, OSError) as error:
             # The hashes are right: it was written like this, and not by ttf.

@@ -9,6 +9,7 @@ Shapes: B sample rows, K candidates of each, P known positives (padded with -1).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -60,8 +61,40 @@ def draw(
     return np.pad(drawn, ((0, 0), (0, max(missing, 0))), constant_values=-1), kept
 
 
-def candidates_needed(settings: NegativesConfig, positives: int) -> tuple[int, str]:
-    """How many candidates of a query a draw can use, and why; `positives`: known ones of a query."""
+def ceilings(positive_Q: NDArray[np.float32], settings: NegativesConfig) -> NDArray[np.float32]:
+    """(Q,) the scores below which candidates pass the margins: the least float32 numbers that are
+    not below what `draw` compares with."""
+    limit_Q = np.full(len(positive_Q), np.inf)
+    for one_Q in _limits(positive_Q, settings):
+        np.minimum(limit_Q, np.where(np.isnan(one_Q), -np.inf, one_Q), out=limit_Q)
+    with np.errstate(over="ignore"):
+        found_Q = limit_Q.astype(np.float32)
+        lower_Q = found_Q < limit_Q
+        found_Q[lower_Q] = np.nextafter(found_Q[lower_Q], np.float32(np.inf))
+    return found_Q
+
+
+def _limits(
+    positive_Q: NDArray[np.float32], settings: NegativesConfig
+) -> Iterator[NDArray[np.float64]]:
+    """What scores must be below, for each margin; NaN: no score is."""
+    wide_Q = positive_Q.astype(np.float64)
+    if settings.absolute_margin is not None:
+        yield wide_Q - settings.absolute_margin
+    if settings.relative_margin is not None:
+        with np.errstate(invalid="ignore"):
+            yield wide_Q - settings.relative_margin * np.abs(wide_Q)
+
+
+def has_margin(settings: NegativesConfig) -> bool:
+    return settings.relative_margin is not None or settings.absolute_margin is not None
+
+
+def candidates_needed(
+    settings: NegativesConfig, positives: int, *, passing: bool
+) -> tuple[int, str]:
+    """How many candidates of a query a draw can use, and why; `positives`: known ones of a query;
+    `passing`: only documents below the margins are candidates."""
     without_margin = settings.rank_from + settings.draw_from + positives
     number, why = (
         without_margin,
@@ -70,7 +103,7 @@ def candidates_needed(settings: NegativesConfig, positives: int) -> tuple[int, s
             f"besides {positives} known positive{'s' * (positives != 1)}"
         ),
     )
-    if settings.relative_margin is not None or settings.absolute_margin is not None:
+    if has_margin(settings) and not passing:
         # Measured (docs/decisions/0026): with 128, 3.5 points fewer of the queries have a negative.
         number = max(number, MOST_CANDIDATES_OF_AUTO)
         why = (
@@ -99,7 +132,7 @@ def drawable(
 @dataclass(frozen=True, kw_only=True)
 class YieldReport:
     queries: int
-    kept_share: float  # Of all candidates.
+    kept_share: float  # Of all candidates that were found.
     with_survivor: float  # Share of queries with at least one survivor.
     survivors: dict[str, float]  # Quantiles of survivors per query: p10, p50, p90.
     # The largest relative margin that leaves the wanted share of the queries a survivor; None if no
@@ -116,6 +149,7 @@ def yield_report(
 ) -> YieldReport:
     # Over all queries of the table; `known_QP` in the order of `table.rows`.
     kept = np.zeros(len(table), np.int64)
+    there = 0
     largest = np.full(len(table), -np.inf)
     hardness = np.full((len(table), 2), np.nan)
     for start in range(0, len(table), _REPORT_ROWS):
@@ -123,6 +157,7 @@ def yield_report(
         candidates = _Candidates.of(table, here, known_QP[here])
         alive = candidates.survivors(settings)
         kept[here] = alive.sum(axis=1)
+        there += int((candidates.ids_BK >= 0).sum())
         hardness[here] = candidates.hardness(alive, settings.draw_from)
         largest[here] = candidates.largest_margins(settings)
     share = float((kept > 0).mean()) if len(table) else 0.0
@@ -131,7 +166,7 @@ def yield_report(
     }
     return YieldReport(
         queries=len(table),
-        kept_share=float(kept.sum() / max(table.ids.size, 1)),
+        kept_share=float(kept.sum() / max(there, 1)),
         with_survivor=share,
         survivors=per_query,
         suggested_margin=_margin_reaching(largest, settings.wanted_yield),
@@ -148,6 +183,8 @@ def remark_on_yield(table: CandidateTable, report: YieldReport, settings: Negati
     """
     if report.with_survivor >= settings.wanted_yield:
         return ""
+    if table.passing:
+        return _few_below(report, settings, table.within)
     in_reach = share_in_reach(table)
     if in_reach < settings.wanted_yield:
         return (
@@ -166,6 +203,29 @@ def remark_on_yield(table: CandidateTable, report: YieldReport, settings: Negati
         f"{_too_few(report, settings)} The run continues. The other queries train without mined "
         f"negatives. To change this: {_more_negatives(report, settings)}."
     )
+
+
+def _few_below(report: YieldReport, settings: NegativesConfig, within: int | None) -> str:
+    margins = {
+        "negatives.relative_margin": settings.relative_margin,
+        "negatives.absolute_margin": settings.absolute_margin,
+    }
+    set_to = ", ".join(f"{name} = {value}" for name, value in margins.items() if value is not None)
+    few = (
+        f"Only {report.with_survivor:.1%} of {report.queries:,} queries have a document "
+        f"{f'among the {within} nearest ' if within else ''}whose score is below that of the positive "
+        f"by the margin ({set_to})."
+    )
+    if within:
+        few += " A tower that is not trained enough yet finds the positives further down."
+    lower = "Lower the margin (for example --set negatives.relative_margin=0.01)"
+    if settings.min_yield != "auto":
+        raise ConfigError(
+            f"{few} negatives.min_yield requires that {settings.min_yield:.1%} of the queries have "
+            "one.",
+            hint=f"{lower}, or train without mined negatives (--set miner.negatives=0).",
+        )
+    return f"{few} The run continues: they train without mined negatives. {lower}."
 
 
 def share_in_reach(table: CandidateTable) -> float:
@@ -231,7 +291,7 @@ class _Candidates:
         last = num if settings.rank_to is None else settings.rank_to
         inside = (ranks >= settings.rank_from) & (ranks < last)
         positive_BK = (self.ids_BK[:, :, None] == self.known_BP[:, None, :]).any(axis=2)
-        alive_BK: NDArray[np.bool_] = inside & ~positive_BK
+        alive_BK: NDArray[np.bool_] = inside & ~positive_BK & (self.ids_BK >= 0)
         if settings.absolute_margin is not None:
             limit_B = self.positive_B.astype(np.float64) - settings.absolute_margin
             alive_BK &= self.scores_BK < limit_B[:, None]

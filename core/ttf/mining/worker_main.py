@@ -33,7 +33,7 @@ from ttf.errors import (
 from ttf.host import notices, plugins
 from ttf.machine.memory.allocator import give_back
 from ttf.mining.checked_answers import checked_search
-from ttf.mining.choose import checked_options
+from ttf.mining.choose import asked_of, checked_options
 from ttf.mining.job import IndexRecord, MiningJob, MiningReport
 from ttf.mining.miner_results import IDS, SCORES, Journal
 from ttf.mining.provenance import code_of, versions_of
@@ -99,9 +99,14 @@ class Searcher:
         queries = _queries(job)
         with open_ref(job.bank) as bank:
             rows = _rows_of_bank(queries, bank.source)
-            k = min(job.k, rows)
+            wanted, below = asked_of(job)
+            k = min(wanted, rows)
             made_from = _made_from(job, bank.source)
-            key = folder_key({**made_from, "k": k, "queries": _digest(Path(job.queries))})
+            asked: dict[str, Any] = {"k": k, "queries": _digest(Path(job.queries))}
+            if below is not None:
+                asked |= {"below": _digest(Path(below)), "within": job.within}
+            ceilings = None if below is None else _ceilings(below, len(queries))
+            key = folder_key({**made_from, **asked})
             journal = Journal.open(Path(job.out), (len(queries), k), key)
             earlier = journal.done
             progress(earlier, len(queries))  # before the index is ready, which may take long
@@ -109,7 +114,7 @@ class Searcher:
             if earlier < len(queries):
                 ready = self._make_ready(job, made_from, say)
                 index, build_s, ready.build_s = ready.index, ready.build_s, 0.0
-                search_s = _search(job, queries, k, rows, ready.miner, journal, progress)
+                search_s = _search(job, queries, ceilings, k, rows, ready.miner, journal, progress)
                 tally = _take_tally(ready.miner, say)
                 ready.bank.store.check_unchanged()
             bank.store.check_unchanged()
@@ -127,6 +132,7 @@ class Searcher:
             scores_path=str(journal.path(SCORES)),
             certificate_rate=None if tally is None else tally.rate,
             rescanned=0 if tally is None else tally.rescanned,
+            below=below is not None,
         )
 
     def _make_ready(self, job: MiningJob, made_from: dict[str, Any], say: Say) -> _Ready:
@@ -187,6 +193,16 @@ def _queries(job: MiningJob) -> NDArray[np.float32]:
     return queries  # type: ignore[no-any-return]
 
 
+def _ceilings(file: str, queries: int) -> NDArray[np.float32]:
+    found = np.load(file, allow_pickle=False)
+    if found.shape != (queries,) or found.dtype != np.float32:
+        raise BadData(
+            f"{file} has the type {found.dtype} and the shape {found.shape}. It must be float32 with "
+            f"the shape ({queries},)."
+        )
+    return found  # type: ignore[no-any-return]
+
+
 def _rows_of_bank(queries: NDArray[np.float32], bank: VectorSource) -> int:
     rows, dim = bank.shape
     if queries.shape[1] != dim:
@@ -209,6 +225,7 @@ def _unchanged(bank: OpenRef) -> bool:
 def _search(
     job: MiningJob,
     queries: NDArray[np.float32],
+    ceilings: NDArray[np.float32] | None,
     k: int,
     rows: int,
     miner: Miner,
@@ -217,8 +234,12 @@ def _search(
 ) -> float:
     started = time.monotonic()
     while journal.done < len(queries):  # each turn ends with a durable point
-        chunk = np.array(queries[journal.done : journal.done + job.context.queries_at_once])
-        journal.append(*checked_search(miner, chunk, k, rows, name=job.miner))
+        here = slice(journal.done, journal.done + job.context.queries_at_once)
+        limits: dict[str, Any] = (
+            {} if ceilings is None else {"ceilings": ceilings[here], "within": job.within}
+        )
+        found = checked_search(miner, np.array(queries[here]), k, rows, name=job.miner, **limits)
+        journal.append(*found)
         progress(journal.done, len(queries))
     return time.monotonic() - started
 

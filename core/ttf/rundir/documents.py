@@ -205,6 +205,7 @@ MiningLine = TypedDict(
         "from_training": int,  # Of these, those whose vectors the training had kept.
         "yield": float,
         "with_survivor": float,
+        "passing": bool,  # Candidates were looked for below the margins.
         "survivors": dict[str, float],
         "negative_score": float | None,
         "positive_score": float | None,

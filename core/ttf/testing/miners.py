@@ -141,6 +141,26 @@ class MinerTests(PluginTests):
         expected = np.einsum("qd,qkd->qk", QUERIES[:5], wide[ids])
         np.testing.assert_allclose(scores, expected, atol=1e-6)
 
+    def test_the_best_below_a_score_are_found_where_that_is_promised(
+        self, factory: Any, chosen: Any, traits: MinerTraits
+    ) -> None:
+        if not traits.looks_below:
+            pytest.skip("the miner does not say that it finds the best rows below a score")
+        miner = self.built(factory, chosen, BANK)
+        ids, scores = miner.search(QUERIES, 400)
+        ceilings = scores[:, 300].copy()
+        ceilings[::3] = np.inf
+        ceilings[1::3] = -np.inf
+        for within in (None, 310):
+            found, _ = checked_search(
+                miner, QUERIES, 20, len(BANK), name=self.name, ceilings=ceilings, within=within
+            )
+            for query, limit in enumerate(ceilings):
+                below = np.flatnonzero(scores[query, :within] < limit)[:20]
+                expected = np.full(20, -1)
+                expected[: len(below)] = ids[query, below]
+                assert found[query].tolist() == expected.tolist()
+
     # --- what it refuses -------------------------------------------------------------------------
 
     def test_a_closed_miner_says_that_it_is_closed(self, factory: Any, chosen: Any) -> None:

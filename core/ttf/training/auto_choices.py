@@ -36,7 +36,7 @@ _SCAN: Final = 1.5
 _ROUND: Final = 20e9
 _WORKER: Final = 60e9
 # Whoever sets one of these wants to mine.
-_OF_MINING: Final = ("name", "k", "refresh", "queries", "start")
+_OF_MINING: Final = ("name", "k", "candidates", "refresh", "queries", "start")
 _MINING_SHARE: Final = 0.25  # Beside a memory bank it gained 0.03 points: it must be cheap.
 _EVALUATION_SHARE: Final = 0.15
 _SHORT: Final = 60e9  # Less than a second altogether: not worth leaving out.

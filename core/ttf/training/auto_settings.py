@@ -19,7 +19,7 @@ from ttf.data.order import Order
 from ttf.errors import ConfigError
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.mining.choose import choose_miner, miner_threads
-from ttf.mining.negatives import candidates_needed
+from ttf.training.auto_candidates import choose_candidates, choose_k, refuse_passing
 from ttf.training.auto_choices import (
     Work,
     choose_evaluations,
@@ -76,6 +76,7 @@ def decide(resolved: Resolved, data: Dataset, policy: DevicePolicy) -> Decided:
     draft.put("memory.budget", draft.budget_bytes, draft.resolved.origins["memory.budget"])
     if draft.config.miner.negatives and draft.total_steps:
         refuse_reuse(draft.config.miner, draft.specs.doc)
+        refuse_passing(draft.config, policy.threads, draft.budget_bytes)
         draft.notes.append(said_of_mining(draft.work))
     refuse_late_gates(draft.config.gates, draft.total_steps, draft.order)
     settled, device_notes = with_device(with_options(draft.resolved), policy)
@@ -103,6 +104,7 @@ class _Draft:
 
     def __init__(self, resolved: Resolved, data: Dataset, policy: DevicePolicy) -> None:
         self.resolved = resolved
+        self.settled_before = any(o.startswith(SETTLED) for o in resolved.origins.values())
         self.data = data
         self.policy = policy
         self.pairs = len(data.train)
@@ -131,6 +133,10 @@ class _Draft:
 
     def put(self, key: str, value: Any, origin: str) -> None:
         self.resolved = with_value(self.resolved, key, value, origin)
+
+    @property
+    def mining(self) -> tuple[int, int, bool]:
+        return self.policy.threads, self.budget_bytes, self.settled_before
 
     @property
     def budget_bytes(self) -> int:
@@ -323,13 +329,6 @@ def _negatives(draft: _Draft) -> tuple[int, str]:
     return number, reason
 
 
-def _candidates(draft: _Draft) -> tuple[int, str] | None:
-    config = draft.config
-    if not config.miner.negatives:
-        return None
-    return candidates_needed(config.negatives, draft.data.train.positives.shape[1])
-
-
 def _memory_bank(draft: _Draft) -> tuple[int, str]:
     each = 1 + draft.config.miner.num_negatives + draft.data.train.num_own
     return choose_memory_bank(draft.plan.samples * each, draft.data.distinct_documents)
@@ -389,10 +388,11 @@ _AFTER_THE_STEP: Final[_Table] = (
     ("memory.budget", lambda draft: (draft.budget_bytes, _BUDGET)),
     ("memory.read_ahead", lambda draft: (usual(draft.plan.accumulate), WHY)),
     ("miner.negatives", _negatives),
-    ("miner.k", _candidates),
+    ("miner.name", _miner),
+    ("miner.candidates", lambda draft: choose_candidates(draft.config, *draft.mining)),
+    ("miner.k", lambda draft: choose_k(draft.config, draft.data.train.positives.shape[1])),
     ("loss.memory_bank", _memory_bank),
     ("train.grad_cache", _grad_cache),
-    ("miner.name", _miner),
     ("evaluate.every", lambda draft: choose_evaluations(draft.work)),
     ("evaluate.patience", _patience),
     ("calibrate.enabled", lambda draft: is_enough(draft.pairs)),

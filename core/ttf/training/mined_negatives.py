@@ -26,7 +26,13 @@ from ttf.machine.memory.allocator import give_back
 from ttf.mining.choose import deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import CandidateTable
-from ttf.mining.negatives import YieldReport, draw, remark_on_yield, yield_report
+from ttf.mining.negatives import (
+    YieldReport,
+    candidates_needed,
+    draw,
+    remark_on_yield,
+    yield_report,
+)
 from ttf.mining.worker_client import MinerWorkers
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.disk_retry import StorageRetry
@@ -35,6 +41,7 @@ from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_at_once, remove_leftovers
 from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA
+from ttf.training.auto_candidates import nearest
 from ttf.training.checkpoint import Totals
 from ttf.training.miner_deaths import record_death
 from ttf.training.mining_round import MiningRound, remove_rounds
@@ -57,6 +64,7 @@ class Round:
     # Exact miners only: the share of answers that the first pass certified.
     certificate_rate: float | None = None
     reused: bool = False
+    passing: bool = False  # Candidates are the best below the margins.
     # Queries whose vectors training had computed.
     from_training: int = 0
     deaths: list[str] = field(default_factory=list)
@@ -178,6 +186,7 @@ class MinedNegatives:
         known = session.data.train.known(rows)
         report = yield_report(table, known, session.config.negatives)
         session.link.flight.mined(step, window.stop)
+        self._round.passing = table.passing
         self._record(step, report)
         self._judge(table, report, step)
         self.table_key = table.key
@@ -273,16 +282,19 @@ class MinedNegatives:
         work = MiningRound(session, rows, name)
         self._round.from_training = work.encode(self._reused)
         self._round.encode_s = time.perf_counter() - began
-        report = self._search(work, len(rows))
+        positive_scores = work.positive_scores()
+        report = self._search(work, positive_scores)
         self._note_report(report)
         folder = CandidateTable(
             rows=rows,
             ids=np.load(report.ids_path, mmap_mode="r"),
             scores=np.load(report.scores_path, mmap_mode="r"),
-            positive_scores=work.positive_scores(),
+            positive_scores=positive_scores,
             key=name,
             version="0" if session.parts.documents.fixed else name,
             miner=report.miner,
+            passing=report.below,
+            within=self._within() if report.below else None,
         ).save(self._folder)
         work.remove()
         # The blocks of the encoding: 100 MB with trainable documents, in other places each time.
@@ -296,8 +308,8 @@ class MinedNegatives:
                 f"ttf wrote a candidate table and could not read it again: {error}"
             ) from error
 
-    def _search(self, work: MiningRound, num_queries: int) -> MiningReport:
-        session = self._session
+    def _search(self, work: MiningRound, positive_scores: NDArray[np.float32]) -> MiningReport:
+        session, num_queries = self._session, len(positive_scores)
         documents = session.parts.documents
         settings, budget = self._settings, session.config.memory.budget
         assert isinstance(budget, int)
@@ -307,6 +319,9 @@ class MinedNegatives:
             bank=bank,
             queries=str(work.queries),
             k=min(settings.num_candidates, documents.rows),
+            ceilings=work.ceilings(positive_scores) if settings.candidates != "nearest" else None,
+            within=self._within(),
+            k_nearest=min(self._k_nearest(), documents.rows),
             miner=self.miner,
             options=settings.options_of(self.miner),
             context=miner_context(session.config, session.policy.threads, budget),
@@ -319,6 +334,17 @@ class MinedNegatives:
             deadline_s=deadlines(documents.rows, documents.dim, num_queries, settings.deadline_s),
             progress=work.answered,
         )
+
+    def _within(self) -> int | None:
+        below = self._settings.candidates == "below"
+        return None if below else nearest(self._session.config)
+
+    def _k_nearest(self) -> int:
+        # For a miner of `fallback` that does not look below the margins.
+        positives = self._session.data.train.positives.shape[1]
+        settings = self._session.config.negatives
+        needed, _ = candidates_needed(settings, positives, passing=False)
+        return max(needed, self._settings.num_candidates)
 
     # --- the miner ------------------------------------------------------------------------
 
@@ -355,7 +381,7 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: byt
     digest.update(rows.tobytes())
     digest.update(kept)
     settings = session.config.miner
-    facts = (
+    facts: tuple[object, ...] = (
         session.data.fingerprint,
         miner,
         sorted(settings.options_of(miner).items()),
@@ -363,5 +389,9 @@ def _table_name(session: Session, miner: str, rows: NDArray[np.int64], kept: byt
         settings.deterministic,
         session.config.train.seed,
     )
+    if settings.candidates != "nearest":
+        negatives, depth = session.config.negatives, nearest(session.config)
+        margins = negatives.relative_margin, negatives.absolute_margin
+        facts += (settings.candidates, depth, margins)
     digest.update(repr(facts).encode())
     return digest.hexdigest()[:24]

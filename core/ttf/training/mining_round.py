@@ -1,8 +1,8 @@
 """A mining round that is not finished: what it has on the disk, behind which a killed one goes on.
 
 `candidates/round-<key>/`, with the key of the table that it will make, a hash of all that the table
-depends on. Query vectors, documents of a trained tower, the miner's answers and the scores of the
-positives grow there in blocks (`ttf.mining.growing_arrays`). Blocks are cut by counts, never by
+depends on. Query vectors, documents of a trained tower, the scores of the positives and the miner's
+answers grow there in blocks (`ttf.mining.growing_arrays`). Blocks are cut by counts, never by
 time, so an interrupted round ends with the bits of an undisturbed one. The flight record tells the
 supervisor how many rows are kept.
 """
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ttf.data.sources import VectorRef
 from ttf.errors import storage_error
 from ttf.mining.growing_arrays import GrowingArrays, Layout
+from ttf.mining.negatives import ceilings
 from ttf.rundir.confined import names_in
 from ttf.rundir.removing import remove_if_possible
 from ttf.training.evaluation import encoded_batches, lowest_positive_scores
@@ -101,6 +102,15 @@ class MiningRound:
             self._session.link.check_stop()
         whole: NDArray[np.float32] = found.rows(_SCORES, 0, len(self._rows))
         return whole
+
+    def ceilings(self, positive_scores: NDArray[np.float32]) -> str:
+        """The file of scores below which candidates pass the margins."""
+        layout = Layout((len(positive_scores),), "<f4")
+        found = self._open("ceilings", _SCORES, layout)
+        for start, stop in _spans(found.done, len(positive_scores)):
+            settings = self._session.config.negatives
+            self._append("ceilings", found, ceilings(positive_scores[start:stop], settings))
+        return str(found.path(_SCORES))
 
     def remove(self) -> None:
         """It is over, or must begin anew."""

@@ -33,6 +33,15 @@ class ExactMiner:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         return require_bank(self._search).top_k(queries, k, self.tally)
 
+    def search_below(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32],
+        within: int | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        return require_bank(self._search).top_k_below(queries, k, ceilings, self.tally, within)
+
     def save(self, path: Path) -> None:
         """Does nothing: the bank is the index."""
 

@@ -35,7 +35,9 @@ class ExactFactory:
         return Availability(ok=True)
 
     def traits(self, options: NoOptions, context: MinerContext) -> MinerTraits:
-        return MinerTraits(exact=True, deterministic=True, has_index=False, needs_torch=True)
+        return MinerTraits(
+            exact=True, deterministic=True, has_index=False, needs_torch=True, looks_below=True
+        )
 
     def estimate(
         self, rows: int, dim: int, queries: int, k: int, options: NoOptions, context: MinerContext

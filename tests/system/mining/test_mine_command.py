@@ -102,11 +102,11 @@ def test_an_interrupted_command_continues(
     real_search = checked_search
     searched: list[int] = []
 
-    def dying_search(miner: Any, queries: Any, *rest: Any, name: str) -> Any:
+    def dying_search(miner: Any, queries: Any, *rest: Any, name: str, **limits: Any) -> Any:
         searched.append(len(queries))
         if len(searched) in (2, 4):
             raise MinerDied(name, "killed by the test")
-        return real_search(miner, queries, *rest, name=name)
+        return real_search(miner, queries, *rest, name=name, **limits)
 
     in_chunks_of_200(monkeypatch)
     monkeypatch.setattr(worker_main, "checked_search", dying_search)

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from ttf.config.schema import NegativesConfig
 from ttf.errors import ConfigError
 from ttf.mining.miner_results import CandidateTable
-from ttf.mining.negatives import candidates_needed, draw, remark_on_yield, yield_report
+from ttf.mining.negatives import (
+    candidates_needed,
+    ceilings,
+    draw,
+    remark_on_yield,
+    yield_report,
+)
 
 
 def make_table(seed: int, queries: int, k: int, documents: int, offset: float) -> CandidateTable:
@@ -50,6 +56,8 @@ def naive_survivors(
         found.append(int(document))
     return found
 
+
+NO_KNOWN = np.full((200, 1), -1, np.int64)
 
 configs = st.builds(
     NegativesConfig,
@@ -252,7 +260,7 @@ def test_without_a_margin_or_up_to_a_rank_more_candidates_change_no_draw(
 ) -> None:
     table = make_table(seed, queries=12, k=60, documents=100, offset=1.0)
     known = np.stack([table.ids[:, 1], np.full(12, -1)], axis=1).astype(np.int64)
-    k, _ = candidates_needed(config, known.shape[1])
+    k, _ = candidates_needed(config, known.shape[1], passing=False)
     fewer = CandidateTable(
         rows=table.rows,
         ids=table.ids[:, :k],
@@ -279,5 +287,106 @@ def test_without_a_margin_or_up_to_a_rank_more_candidates_change_no_draw(
 def test_as_many_candidates_as_a_draw_can_use(
     keys: dict[str, Any], number: int, reason: str
 ) -> None:
-    found, why = candidates_needed(NegativesConfig(**keys), 2)
+    found, why = candidates_needed(NegativesConfig(**keys), 2, passing=False)
     assert found == number and reason in why
+
+
+# --- miner.candidates = "passing" ------------------------------------------------------------
+
+
+def passing(table: CandidateTable, config: NegativesConfig, k: int) -> CandidateTable:
+    """As the miner finds them: the k best of each query below its ceiling."""
+    below = table.scores < ceilings(table.positive_scores, config)[:, None]
+    first = np.argsort(~below, axis=1, kind="stable")[:, :k]
+    held = np.take_along_axis(below, first, axis=1)
+    return CandidateTable(
+        rows=table.rows,
+        ids=np.where(held, np.take_along_axis(table.ids, first, axis=1), -1),
+        scores=np.where(held, np.take_along_axis(table.scores, first, axis=1), np.float32(-np.inf)),
+        positive_scores=table.positive_scores,
+        key="passing",
+        passing=True,
+    )
+
+
+margins = st.builds(
+    NegativesConfig,
+    relative_margin=st.none() | st.floats(0, 0.9),
+    absolute_margin=st.floats(0, 2),
+    draw_from=st.integers(1, 12),
+)
+
+
+@given(config=margins, seed=st.integers(0, 20), offset=st.sampled_from([-2.0, 0.0, 2.0]))
+@settings(max_examples=100, deadline=None)
+def test_few_that_pass_are_drawn_as_from_all_documents(
+    config: NegativesConfig, seed: int, offset: float
+) -> None:
+    table = make_table(seed, queries=12, k=100, documents=100, offset=offset)
+    known = np.stack([table.ids[:, 1], np.full(12, -1)], axis=1).astype(np.int64)
+    k, _ = candidates_needed(config, known.shape[1], passing=True)
+    fewer = passing(table, config, k)
+    more, less = (draw(t, table.rows, known, config, 4, seed)[0] for t in (table, fewer))
+    assert np.array_equal(more, less)
+    drawn = less[less >= 0]
+    assert drawn.size == 0 or drawn.min() >= 0
+    whole, short = (yield_report(t, known, config) for t in (table, fewer))
+    assert short.with_survivor == whole.with_survivor
+    assert short.negative_score == whole.negative_score
+    assert short.kept_share >= whole.kept_share
+
+
+@given(
+    positive=st.floats(width=32, allow_nan=False) | st.sampled_from([np.nan, 0.0, -0.0]),
+    relative=st.none() | st.floats(0, 0.99),
+    absolute=st.none() | st.floats(0, 1e30),
+    steps=st.integers(-2, 2),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_score_below_the_ceiling_is_one_that_the_draw_takes(
+    positive: float, relative: float | None, absolute: float | None, steps: int
+) -> None:
+    config = NegativesConfig(relative_margin=relative, absolute_margin=absolute)
+    positives = np.array([positive], np.float32)
+    score = ceilings(positives, config)
+    for _ in range(abs(steps)):
+        with np.errstate(over="ignore"):
+            score = np.nextafter(score, np.float32(np.copysign(np.inf, steps)))
+    table = CandidateTable(
+        rows=np.zeros(1, np.int64),
+        ids=np.zeros((1, 1), np.int64),
+        scores=score[:, None],
+        positive_scores=positives,
+        key="one",
+    )
+    with np.errstate(invalid="ignore"):
+        _, kept = draw(table, table.rows, np.full((1, 1), -1), config, 1, 0)
+    if np.isfinite(score[0]):
+        assert bool(kept[0]) == bool(score[0] < ceilings(positives, config)[0])
+
+
+def test_a_margin_that_nearly_nothing_passes_is_told_as_such() -> None:
+    table = make_table(0, queries=200, k=30, documents=30, offset=5.0)
+    config = NegativesConfig(absolute_margin=100.0)
+    remark = remark_on_yield(
+        passing(table, config, 12),
+        yield_report(passing(table, config, 12), NO_KNOWN, config),
+        config,
+    )
+    assert remark.startswith("Only 0.0% of 200 queries have a document whose score is below")
+    assert "negatives.absolute_margin = 100.0" in remark
+    assert "not trained enough" not in remark
+    strict = NegativesConfig(absolute_margin=100.0, min_yield=0.2)
+    few = passing(table, strict, 12)
+    with pytest.raises(ConfigError, match="requires that 20.0% of the queries have one"):
+        remark_on_yield(few, yield_report(few, NO_KNOWN, strict), strict)
+
+
+@pytest.mark.parametrize(
+    ("keys", "number"),
+    [({}, 12), ({"draw_from": 3}, 5), ({"relative_margin": None, "absolute_margin": 0.1}, 12)],
+    ids=str,
+)
+def test_below_the_margins_as_many_as_are_drawn_from(keys: dict[str, Any], number: int) -> None:
+    found, why = candidates_needed(NegativesConfig(**keys), 2, passing=True)
+    assert found == number and "besides 2 known positives" in why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import numpy as np
 import pytest
 from tests.kit.data_files import config
 
-from ttf.config.resolve import resolve
+from ttf.config.resolve import load_run_toml, resolve
 from ttf.config.schema import MinerConfig
+from ttf.config.toml import dump
 from ttf.contracts import TowerCost
+from ttf.data.dataset import Dataset
 from ttf.data.open_dataset import open_dataset
 from ttf.data.order import Order
+from ttf.errors import ConfigError
 from ttf.machine.devices import choose
 from ttf.training.auto_choices import Work, choose_evaluations, choose_negatives, said_of_mining
 from ttf.training.auto_settings import decide
@@ -94,6 +98,75 @@ def test_fused_micro_batches_stay_within_their_memory(
         found = decide(resolve(sets=options, flags=flags), data, choose("cpu", {}, 1))
     assert found.plan.micro_batch == rows
     assert found.config.train.fuse == rows // 32
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Dataset]:
+    """Single vectors and their documents."""
+    rows = np.eye(8, dtype=np.float32)[np.arange(64) % 8]
+    arrays: dict[str, Any] = {"X_train": rows, "pos_train": np.arange(64) % 8}
+    arrays |= {"X_val": rows[:8], "pos_val": np.arange(8)}
+    with open_dataset(config(tmp_path, arrays, {"vectors": rows[:8]})) as opened:
+        yield opened
+
+
+MINING = ["miner.negatives=2", "train.batch_size=8"]
+
+
+@pytest.mark.parametrize(
+    ("options", "miner", "which", "k"),
+    [
+        ([], "exact", "passing", 11),
+        (["negatives.draw_from=4", "negatives.absolute_margin=0.1"], "exact", "passing", 5),
+        (["miner.k=7"], "exact", "passing", 7),
+        ([], "faiss", "nearest", 200),
+        (["negatives.rank_to=50"], "exact", "passing", 11),
+        (["negatives.rank_to=5"], "exact", "passing", 5),
+        (["negatives.min_yield=0.5"], "exact", "nearest", 200),
+        (["miner.candidates='below'"], "exact", "below", 11),
+        (["negatives.rank_from=3"], "exact", "nearest", 200),
+        (["negatives.relative_margin='none'"], "exact", "nearest", 11),
+        (["miner.candidates='nearest'"], "exact", "nearest", 200),
+    ],
+    ids=str,
+)
+def test_candidates_are_looked_for_below_the_margins_where_that_can_be(
+    options: list[str], miner: str, which: str, k: int, data: Dataset
+) -> None:
+    resolved = resolve(sets=[*MINING, *options], flags={"--miner": miner})
+    found = decide(resolved, data, choose("cpu", {}, 1)).config.miner
+    assert (found.candidates, found.num_candidates) == (which, k)
+
+
+@pytest.mark.parametrize(
+    ("options", "miner", "problem"),
+    [
+        ([], "faiss", "'faiss' only finds the nearest of all"),
+        (["negatives.rank_from=2"], "exact", "rank_from or negatives.rank_to is set"),
+        (["negatives.relative_margin='none'"], "exact", "are not set"),
+    ],
+    ids=str,
+)
+def test_candidates_below_the_margins_are_refused_where_they_cannot_be_had(
+    options: list[str], miner: str, problem: str, data: Dataset
+) -> None:
+    asked = [*MINING, "miner.candidates='passing'", *options]
+    with pytest.raises(ConfigError, match=problem):
+        decide(resolve(sets=asked, flags={"--miner": miner}), data, choose("cpu", {}, 1))
+
+
+def test_a_run_of_an_older_version_goes_on_with_its_candidates(
+    data: Dataset, tmp_path: Path
+) -> None:
+    policy = choose("cpu", {}, 1)
+    new = decide(resolve(sets=MINING, flags={"--miner": "exact"}), data, policy)
+    lines = dump(new.resolved).splitlines()
+    file = tmp_path / "run.toml"
+    file.write_text("\n".join(line for line in lines if not line.startswith("candidates")))
+    again = decide(load_run_toml(file), data, policy).config.miner
+    assert again.candidates == "nearest"
+    file.write_text("\n".join(lines))
+    assert decide(load_run_toml(file), data, policy).config.miner.candidates == "passing"
 
 
 def test_evaluations_stay_within_their_share_and_a_short_run_has_one_each_epoch() -> None:

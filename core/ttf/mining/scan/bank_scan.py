@@ -44,17 +44,30 @@ class BankScan:
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """See `Scan.top_k`."""
+        return self._scan(len(queries)).top_k(queries, k, tally)
+
+    def top_k_below(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32],
+        tally: ScanTally,
+        within: int | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """See `Scan.top_k_below`."""
+        return self._scan(len(queries)).top_k_below(queries, k, ceilings, tally, within)
+
+    def _scan(self, num_queries: int) -> Scan:
         kept = self._bank is not None and self._bank.kept
-        half = self._first == "bf16" and (kept or len(queries) >= ENOUGH_QUERIES)
+        half = self._first == "bf16" and (kept or num_queries >= ENOUGH_QUERIES)
         if half and self._bank is None:
             self._bank = open_half(self._source, self._cache, self._say)
-        scan = Scan(
+        return Scan(
             bank=self._bank if half and self._bank else FlyingHalf(self._source),
             threads=self._threads,
             budget_bytes=self._budget_bytes,
             first="bf16" if half else "fp32",
         )
-        return scan.top_k(queries, k, tally)
 
     def close(self) -> None:
         if self._bank is not None:

@@ -3,9 +3,13 @@
 The first pass, in bfloat16 if the processor has units for it, collects for every query the rows
 whose score may reach a floor, which is guessed from a part of the bank. The second pass scores
 these in float32, as far as they can be among the best. If the k-th best of them reaches the floor,
-no row that was left out can be better: the answer is certified. Other queries are scanned again with a floor that is certain. Queries with too
-many rows to hold are scanned in float32, score by score. All ways give the same answers, because
-all return the scores of `ttf.mining.scan.float32_rows`.
+no row that was left out can be better: the answer is certified. Other queries are scanned again with
+a floor that is certain. Queries with too many rows to hold are scanned in float32, score by score.
+All ways give the same answers, because all return the scores of `ttf.mining.scan.float32_rows`.
+
+With ceilings, only rows whose score is below that of the query count. The first pass leaves out what
+is above by more than rounding; the scores of the second decide. What lies so near to the ceiling that
+the first pass cannot tell is counted in no certain floor, and perhaps wrongly in a guessed one.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from numpy.typing import NDArray
 from ttf.machine.gemm import is_float32, set_to, torch_threads
 from ttf.machine.processor import FirstPass
 from ttf.mining.scan.bf16_bank import HalfBank
+from ttf.mining.scan.deep_ceilings import deep_ceilings
 from ttf.mining.scan.error_bounds import as_rounded, asked
 from ttf.mining.scan.executors import executor
 from ttf.mining.scan.first_pass import Block, Scratch, offer
@@ -32,6 +37,7 @@ from ttf.mining.scan.scan_counters import ScanTally
 from ttf.mining.scan.score_floors import BLOCK_ROWS, MIXED_BYTES, Part, Sample, blocks_of, part_of
 from ttf.mining.scan.second_pass import Listed, PairScores
 from ttf.mining.scan.shortlist import Shortlist
+from ttf.mining.scan.shortlist_below import ShortlistBelow
 from ttf.mining.scan.sort_keys import rows_and_scores
 
 _TILE = 1024
@@ -40,6 +46,8 @@ _LATER_ROOM = 16
 _AHEAD = 2
 # Queries of a tile without floors: at first every row of a block is a candidate for each.
 _EVERYTHING = 64
+
+_List = Shortlist | ShortlistBelow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +60,18 @@ class _Round:
 
 
 class _Answers:
-    def __init__(self, queries: NDArray[np.float32], k: int) -> None:
+    def __init__(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32] | None,
+        within: int | None,
+    ) -> None:
         num = len(queries)
         self.queries = queries
+        self.ceilings = ceilings
+        self.within = within
+        self.above = np.zeros(num, np.int64)  # Of a sample, the rows above the ceiling.
         self.k = k
         self.ids = np.empty((num, k), np.int64)
         self.scores = np.empty((num, k), np.float32)
@@ -66,6 +83,12 @@ class _Answers:
     def take(self, tile: NDArray[np.int64], keys_TK: NDArray[np.int64]) -> None:
         self.ids[tile], self.scores[tile] = rows_and_scores(keys_TK)
         self.floors[tile] = np.maximum(self.floors[tile], self.scores[tile, -1])
+
+    def leave(self, tile: NDArray[np.int64], num_T: NDArray[np.int64]) -> None:
+        """Leaves each query its first rows, so many."""
+        over_TK = np.arange(self.k) >= num_T[:, None]
+        self.ids[tile] = np.where(over_TK, -1, self.ids[tile])
+        self.scores[tile] = np.where(over_TK, np.float32(-np.inf), self.scores[tile])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,18 +105,46 @@ class Scan:
         self, queries: NDArray[np.float32], k: int, tally: ScanTally
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Best first, equal scores by smaller row; `k` is cut to the number of rows."""
-        found = _Answers(queries, min(k, self.bank.shape[0]))
-        if len(queries) and found.k:
+        return self._found(_Answers(queries, min(k, self.bank.shape[0]), None, None), tally)
+
+    def top_k_below(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        ceilings: NDArray[np.float32],
+        tally: ScanTally,
+        within: int | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """`top_k` of the rows whose score is below the query's ceiling; where these are fewer, row
+        -1 with the score -inf. `within`: only of the so many best rows of all."""
+        k = min(k, self.bank.shape[0])
+        return self._found(_Answers(queries, k, ceilings, within), tally)
+
+    def _found(
+        self, found: _Answers, tally: ScanTally
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        if len(found.queries) and found.k:
             self._answer(found, tally)
         return found.ids, found.scores
 
     def _answer(self, found: _Answers, tally: ScanTally) -> None:
         room = room_of(found.k)
-        part = part_of(self.bank, found.k, half=self.first == "bf16", mixed_bytes=self.mixed_bytes)
-        everyone = np.arange(len(found.queries))
-        how = _Round(first=self.first, tile=_TILE, room=room)
-        self._round(found, everyone, how, part)
-        tally.queries += len(everyone)
+        deep = np.zeros(len(found.queries), np.bool_)
+        if found.ceilings is not None and self.first == "bf16":
+            deep, found.above = deep_ceilings(
+                self.bank, found.queries, found.ceilings, room, found.within, self.threads
+            )
+        firsts: tuple[tuple[FirstPass, NDArray[np.bool_]], ...] = (
+            (self.first, ~deep),
+            ("fp32", deep),
+        )
+        for first, these in firsts:
+            how = _Round(first=first, tile=_TILE, room=room)
+            half = first == "bf16"
+            if these.any():
+                part = part_of(self.bank, found.k, half=half, mixed_bytes=self.mixed_bytes)
+                self._round(found, np.flatnonzero(these), how, part)
+        tally.queries += len(found.queries)
         tally.rescanned += int((~found.done).sum())
         again = _Round(first=self.first, tile=_LATER_TILE, room=room)
         self._round(found, np.flatnonzero(~found.done & ~found.crowded), again, None)
@@ -102,13 +153,22 @@ class Scan:
         left = np.flatnonzero(~found.done)
         if len(left):
             found.ids[left], found.scores[left] = scan_one_by_one(
-                self.bank, found.queries[left], found.k, self.threads
+                self.bank,
+                found.queries[left],
+                found.k,
+                self.threads,
+                None if found.ceilings is None else found.ceilings[left],
+                found.within,
             )
 
     def _round(
         self, found: _Answers, some: NDArray[np.int64], how: _Round, guess: Part | None
     ) -> None:
         """Scans some queries, as many at a time as the memory allows."""
+        if found.ceilings is not None:
+            # Searches that end early share tiles, and so do negative ceilings: bits of negative
+            # numbers must be turned into an order first.
+            some = some[np.lexsort((-found.ceilings[some], found.above[some]))]
         step = queries_per_pass(self.bank.shape[1], how, self.threads, self.budget_bytes)
         for start in range(0, len(some), step):
             part = some[start : start + step]
@@ -158,9 +218,13 @@ class _Pass:
     def _begun(self, tile: NDArray[np.int64], guess: Part | None) -> Found:
         queries = asked(self._found.queries[tile], half=self._half)
         floors = torch.from_numpy(self._found.floors[tile])
+        every = self._found.ceilings
+        ceilings = None if every is None else torch.from_numpy(every[tile])
         if isinstance(guess, Sample):
-            floors = torch.maximum(floors, guess.floors(queries, half=self._half))
-        return Found(queries, floors, self._found.k, self._how.room, half=self._half)
+            floors = torch.maximum(floors, guess.floors(queries, ceilings, half=self._half))
+        room = self._how.room
+        within = self._found.within
+        return Found(queries, floors, self._found.k, room, ceilings, within, half=self._half)
 
     def _read(self, blocks: list[tuple[range, int]]) -> None:
         # Reads the next blocks while the threads work on theirs; no thread waits for another.
@@ -208,22 +272,31 @@ class _Pass:
             pass
 
     @torch.inference_mode()
-    def _shortlist(self, pairs: Found) -> Shortlist:
+    def _shortlist(self, pairs: Found) -> _List:
+        if pairs.ceilings is not None:
+            return ShortlistBelow(pairs, self._found.k, self._bounds)
         return Shortlist(pairs, self._found.k)
 
     @torch.inference_mode()
-    def _more(self, one: Shortlist, score_P: NDArray[np.float32], begin: int) -> Listed:
+    def _more(self, one: _List, score_P: NDArray[np.float32], begin: int) -> Listed:
         return one.more(score_P, begin, self._bounds)
 
     def _take(
-        self, tile: NDArray[np.int64], pairs: Found, one: Shortlist, score_E: NDArray[np.float32]
+        self, tile: NDArray[np.int64], pairs: Found, one: _List, score_E: NDArray[np.float32]
     ) -> None:
         found = self._found
         found.crowded[tile] = pairs.given_up.numpy()
         if len(one.whole):
             whole = tile[one.whole]
-            found.take(whole, one.best(score_E))
-            found.done[whole] = found.scores[whole, -1] >= pairs.floors.numpy()[one.whole]
+            keys_WK, floors_W = one.best(score_E), pairs.floors.numpy()[one.whole]
+            found.take(whole, keys_WK)
+            if isinstance(one, Shortlist):
+                found.done[whole] = found.scores[whole, -1] >= floors_W
+                return
+            needed_W = one.needed()
+            last_W = found.scores[whole, np.maximum(needed_W - 1, 0)]
+            found.done[whole] = (last_W >= floors_W) | (needed_W == 0)
+            found.leave(whole, needed_W)
 
 
 def room_of(k: int) -> int:

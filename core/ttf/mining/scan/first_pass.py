@@ -2,7 +2,7 @@
 
 A group is 8 neighbouring rows. The scores of a row lie side by side, so that maxima are computed
 over whole vectors of queries, which costs a fiftieth of the product. Only groups that reach a
-query's floor are read.
+query's floor are read. Where queries have ceilings, see `ttf.mining.scan.below_ceilings`.
 
 Shapes: T queries of a tile, L lanes (T with padding), N rows of a block, S spans of rows that share
 a threshold, M rows of a group, H groups read, C found pairs of a query and a row.
@@ -17,13 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.machine.gemm import padded_rows
+from ttf.mining.scan.below_ceilings import MEMBERS, SPAN, counted_above, reaching_below, turn
 from ttf.mining.scan.error_bounds import SAFE, Rounded
 from ttf.mining.scan.found_pairs import Bounds, Found
 from ttf.mining.scan.score_floors import BLOCK_ROWS, ranked_scores, usual
 
-SPAN = 64
-_MEMBERS = 8
-_GROUPS = SPAN // _MEMBERS
+_GROUPS = SPAN // MEMBERS
 _MAGNITUDE = 0x7FFF
 _TINY = 1e-30
 
@@ -34,7 +33,7 @@ class Scratch:
     def __init__(self, queries: int, dtype: torch.dtype) -> None:
         lanes = padded_rows(queries)
         self.scores = torch.empty(BLOCK_ROWS * lanes, dtype=dtype)
-        self.maxima = torch.empty(BLOCK_ROWS // _MEMBERS * lanes, dtype=dtype)
+        self.maxima = torch.empty(BLOCK_ROWS // MEMBERS * lanes, dtype=dtype)
 
 
 class Block:
@@ -57,6 +56,8 @@ class Block:
 
 def offer(found: Found, block: Block, scratch: Scratch, bounds: Bounds) -> None:
     """Adds rows that may reach the floors of `found`."""
+    if bool((found.beyond | found.given_up).all()):
+        return
     unsafe_T = ~(found.asked.lengths * block.longest <= SAFE)
     if bool(unsafe_T.any()):
         found.give_up(unsafe_T)
@@ -65,42 +66,48 @@ def offer(found: Found, block: Block, scratch: Scratch, bounds: Bounds) -> None:
     lanes = score_NL.shape[1]
     first = found.empty
     if block.rank and first:
-        ranked = ranked_scores(score_NL[:count, : len(found.floors)], block.rank)
+        limits_T = found.limits(block.usual)
+        ranked = ranked_scores(score_NL[:count, : len(found.floors)], block.rank, limits_T)
         found.guess(ranked, block.usual)
     low_ST = _thresholds(found, block)
-    turned = score_NL.dtype == torch.bfloat16 and not float(low_ST.amin()) > _TINY
-    whole_NL, low_ST = _as_integers(score_NL, low_ST.to(score_NL.dtype), turned)
-    low_SL = _in_lanes(low_ST, lanes, found.given_up)
-    place_C, level_C = _reaching(whole_NL, low_SL, scratch)
+    if found.ceilings is not None:
+        high_ST = _upper(found, block)
+        if found.within is not None:
+            found.count_above(counted_above(score_NL, high_ST, count))
+        place_C, score_C = reaching_below(score_NL, low_ST, high_ST, scratch.maxima)
+    else:
+        place_C, score_C = _reaching(score_NL, low_ST, found.given_up, scratch)
     row_C = place_C // lanes
     query_C = place_C - row_C * lanes
     if count < len(score_NL):
         held = row_C < count
-        query_C, row_C, level_C = query_C[held], row_C[held], level_C[held]
+        query_C, row_C, score_C = query_C[held], row_C[held], score_C[held]
     if len(row_C):
-        score_C = _as_scores(level_C, turned)
         found.add(query_C, block.ids.start + block.ids.step * row_C, score_C, bounds)
     if block.rank and not first:
         found.guess_again(block.rank, block.usual)
 
 
 def _reaching(
-    score_NL: torch.Tensor, low_SL: NDArray[Any], scratch: Scratch
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    score_NL: torch.Tensor, low_ST: torch.Tensor, given_up_T: torch.Tensor, scratch: Scratch
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Scores that reach the threshold of their span, and their places, counted through (N, L)."""
     rows, lanes = score_NL.shape
-    best = scratch.maxima.view(score_NL.dtype)[: rows // _MEMBERS * lanes].view(-1, lanes)
-    torch.amax(score_NL.view(-1, _MEMBERS, lanes), 1, out=best)
+    turned = score_NL.dtype == torch.bfloat16 and not float(low_ST.amin()) > _TINY
+    score_NL, low_ST = _as_integers(score_NL, low_ST.to(score_NL.dtype), turned)
+    low_SL = _in_lanes(low_ST, lanes, given_up_T)
+    best = scratch.maxima.view(score_NL.dtype)[: rows // MEMBERS * lanes].view(-1, lanes)
+    torch.amax(score_NL.view(-1, MEMBERS, lanes), 1, out=best)
     # torch's comparisons and nonzero take several times as long as numpy's
     reaches = best.numpy().reshape(-1, _GROUPS, lanes) >= low_SL[:, None]
     at_H = np.flatnonzero(reaches)
     group_H = at_H // lanes
     low_H = low_SL.ravel().take(at_H - (group_H - group_H // _GROUPS) * lanes)
-    first_H = at_H + group_H * ((_MEMBERS - 1) * lanes)
-    place_MH = first_H + np.arange(_MEMBERS)[:, None] * lanes
+    first_H = at_H + group_H * ((MEMBERS - 1) * lanes)
+    place_MH = first_H + np.arange(MEMBERS)[:, None] * lanes
     level_MH = score_NL.numpy().ravel().take(place_MH)
     found_C = np.flatnonzero(level_MH >= low_H)
-    return place_MH.ravel().take(found_C), level_MH.ravel().take(found_C)
+    return place_MH.ravel().take(found_C), _as_scores(level_MH.ravel().take(found_C), turned)
 
 
 def _in_lanes(low_ST: torch.Tensor, lanes: int, given_up_T: torch.Tensor) -> NDArray[Any]:
@@ -128,7 +135,7 @@ def _as_integers(
         return score_NL.view(torch.int16), low_ST.view(torch.int16)
     low_ST[low_ST == 0] = -0.0  # which is below the positive zero now
     score, low = score_NL.view(torch.int16), low_ST.view(torch.int16)
-    score ^= (score >> 15) & _MAGNITUDE
+    turn(score)
     low ^= (low >> 15) & _MAGNITUDE
     return score, low
 
@@ -150,3 +157,16 @@ def _thresholds(found: Found, block: Block) -> torch.Tensor:
         floors_T - asked.constant, block.norms_S[:, None], asked.of_norm, value=-1
     )
     return low_ST.addcmul_(block.residuals_S[:, None], asked.of_residual, value=-1)
+
+
+def _upper(found: Found, block: Block) -> torch.Tensor:
+    """Products (S, T) above which a row's score is certainly not below the ceiling; -inf where the
+    search of a query was given up."""
+    asked, ceilings_T = found.asked, found.ceilings
+    assert ceilings_T is not None
+    # No product is larger: where a ceiling is infinite, scores are subtracted from a number.
+    most_T = asked.lengths * block.longest * 1.01 + _TINY
+    high_T = torch.minimum(ceilings_T + ceilings_T.abs().clamp_max(1e38) * 2.0**-21, most_T)
+    high_T = torch.where(found.given_up, -torch.inf, high_T + asked.constant)
+    high_ST = torch.addcmul(high_T, block.norms_S[:, None], asked.of_norm)
+    return high_ST.addcmul_(block.residuals_S[:, None], asked.of_residual)

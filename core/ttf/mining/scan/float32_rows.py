@@ -88,9 +88,11 @@ def pair_scores(rows_CD: NDArray[np.float32], q_D: NDArray[np.float32]) -> NDArr
 
 class Best:
     # Offer rows in ascending order: of equal scores the earlier row wins.
-    def __init__(self, query: NDArray[np.float32], k: int) -> None:
+    def __init__(self, query: NDArray[np.float32], k: int, ceiling: float | None = None) -> None:
         self._query = query
         self._k = k
+        self._ceiling = ceiling  # Only scores below count.
+        self.above = 0
         self.ids = np.empty(0, np.int64)
         self.scores = np.empty(0, np.float32)
 
@@ -100,24 +102,41 @@ class Best:
 
     def offer(self, rows_CD: NDArray[np.float32], ids_C: NDArray[np.int64]) -> None:
         score_C = pair_scores(rows_CD, self._query)
-        new = np.flatnonzero(score_C > self.least)
+        counts_C = score_C > self.least
+        if self._ceiling is not None:
+            below_C = score_C < self._ceiling
+            self.above += len(below_C) - int(below_C.sum())
+            counts_C &= below_C
+        new = np.flatnonzero(counts_C)
         scores = np.concatenate([self.scores, score_C[new]])
         order = np.argsort(-scores, kind="stable")[: self._k]
         self.scores = scores[order]
         self.ids = np.concatenate([self.ids, ids_C[new]])[order]
 
+    def leave(self, num: int) -> None:
+        self.ids, self.scores = self.ids[:num], self.scores[:num]
+
 
 def scan_one_by_one(
-    bank: HalfBank, queries: NDArray[np.float32], k: int, threads: int
+    bank: HalfBank,
+    queries: NDArray[np.float32],
+    k: int,
+    threads: int,
+    ceilings: NDArray[np.float32] | None = None,
+    within: int | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The k best rows of each query, by definition; as slow as the memory is."""
-    best = [Best(query, k) for query in queries]
+    limits = [None] * len(queries) if ceilings is None else ceilings.tolist()
+    best = [Best(query, k, limit) for query, limit in zip(queries, limits, strict=True)]
     with executor(threads, threads) as pool:
         for start in range(0, bank.shape[0], _BLOCK_ROWS):
             rows_ND = bank.full(start, min(start + _BLOCK_ROWS, bank.shape[0])).numpy()
             ids_N = np.arange(start, start + len(rows_ND))
             for _ in pool.map(lambda one, rows=rows_ND, ids=ids_N: one.offer(rows, ids), best):
                 pass
+    if within is not None:
+        for one in best:
+            one.leave(max(0, within - one.above))
     return _answers(best, k)
 
 
@@ -159,10 +178,10 @@ def exact_search(
 
 
 def _answers(best: list[Best], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    ids = np.empty((len(best), k), np.int64)
-    scores = np.empty((len(best), k), np.float32)
+    ids = np.full((len(best), k), -1, np.int64)
+    scores = np.full((len(best), k), -np.inf, np.float32)
     for number, one in enumerate(best):
-        ids[number], scores[number] = one.ids, one.scores
+        ids[number, : len(one.ids)], scores[number, : len(one.ids)] = one.ids, one.scores
     return ids, scores
 
 

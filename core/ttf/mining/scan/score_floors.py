@@ -29,6 +29,10 @@ _RUN = 16  # Neighbours that are read together: storage is read in pages, not ro
 _SAFETY = 3.0  # Standard deviations of the number of the k best rows in a part.
 _MOST_GROUPED = 16
 _HALF_STEP = 2.0**-9  # Of bfloat16.
+_LARGEST = 0x7FFF
+_TOGETHER = 512  # Rows that stay in the cache of a core; a multiple of all groups.
+# Of a proven error bound: hardly any product is further off. For guesses.
+LIKELY = 1 / 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,26 +65,47 @@ def can_be_ranked(rank: int, rows: int) -> bool:
     return 2 * rank <= rows
 
 
-def guessed(ranked: Ranked, asked: Asked, row: Usual, *, half: bool) -> torch.Tensor:
+def guessed(
+    ranked: Ranked, asked: Asked, row: Usual, *, half: bool, below: bool = False
+) -> torch.Tensor:
     """Floors (T,) from a part.
 
     Lowered by what rounding can do to the score, and where the best rows of the part are so near to
-    one another that the first pass cannot tell them apart, below all of them.
+    one another that the first pass cannot tell them apart, below all of them. With ceilings
+    (`below`) the best rows often are, and never end: there by what rounding usually does.
     """
     error_T = asked.error(row.norm[None], row.residual[None])[:, 0]
     step = _HALF_STEP if half else 0.0
     lowered_T = ranked.score - ranked.score.abs() * step
+    if below:
+        error_T *= LIKELY
+        lowered_T -= error_T
     below_T = ranked.best - 2 * (error_T + ranked.best.abs() * step)
     return torch.minimum(lowered_T, below_T).nan_to_num(-torch.inf, -torch.inf, -torch.inf)
 
 
-def ranked_scores(score_NT: torch.Tensor, rank: int) -> Ranked:
-    """From first scores of a part, row by row."""
+def likely_limits(
+    ceilings_T: torch.Tensor, asked: Asked, row: Usual, *, half: bool
+) -> torch.Tensor:
+    """First scores below these most likely belong to rows that are below the ceilings."""
+    error_T = asked.error(row.norm[None], row.residual[None])[:, 0]
+    step = _HALF_STEP if half else 0.0
+    lowered_T = ceilings_T - (LIKELY * error_T + ceilings_T.abs() * step)
+    return torch.where(ceilings_T.isinf(), ceilings_T, lowered_T)
+
+
+def ranked_scores(
+    score_NT: torch.Tensor, rank: int, limits_T: torch.Tensor | None = None
+) -> Ranked:
+    """From first scores of a part, row by row; with limits, of the scores below them."""
     # Maxima of groups represent their rows, which lowers a floor a little.
     group = 1
     while group < _MOST_GROUPED and len(score_NT) // (2 * group) >= 16 * rank:
         group *= 2
-    whole = score_NT[: len(score_NT) // group * group].view(-1, group, score_NT.shape[1])
+    score_NT = score_NT[: len(score_NT) // group * group]
+    if limits_T is not None:
+        return _ranked_below(score_NT, rank, group, limits_T.to(score_NT.dtype))
+    whole = score_NT.view(-1, group, score_NT.shape[1])
     if score_NT.dtype == torch.bfloat16:
         # Positive numbers are in the order of their bits, and above negative ones.
         best_TG = whole.view(torch.int16).amax(1).T.contiguous().numpy()
@@ -92,6 +117,35 @@ def ranked_scores(score_NT: torch.Tensor, rank: int) -> Ranked:
             return Ranked(score=score.float(), best=best.float())
     ranked_T, best_T = _ranked(whole.amax(1).T.float().contiguous().numpy(), rank)
     return Ranked(score=torch.from_numpy(ranked_T), best=torch.from_numpy(best_T))
+
+
+def _ranked_below(score_NT: torch.Tensor, rank: int, group: int, limits_T: torch.Tensor) -> Ranked:
+    num = score_NT.shape[1]
+    slow = np.arange(num)
+    score_T, best_T = torch.empty(num), torch.empty(num)
+    if score_NT.dtype == torch.bfloat16:
+        # Bits of positive numbers, moved so far that those at or above the limit overflow.
+        moved_T = np.int16(_LARGEST) - (limits_T.view(torch.int16).numpy() - np.int16(1))
+        moved, bits_NT = torch.from_numpy(moved_T), score_NT.view(torch.int16)
+        parts = [
+            (bits_NT[at : at + _TOGETHER] + moved).view(-1, group, num).amax(1)
+            for at in range(0, len(bits_NT), _TOGETHER)
+        ]
+        best_TG = torch.cat(parts).T.contiguous().numpy()
+        ranked_T, highest_T = _ranked(best_TG, rank)
+        score_T, best_T = (
+            torch.from_numpy(levels_T - moved_T).view(torch.bfloat16).float()
+            for levels_T in (ranked_T, highest_T)
+        )
+        # Only between 0 and the limit is their order that of the numbers.
+        slow = np.flatnonzero(~((ranked_T > moved_T) & (limits_T > 0).numpy()))
+    if len(slow):
+        few_NT = score_NT[:, torch.from_numpy(slow)]
+        few_NT = torch.where(few_NT < limits_T[slow], few_NT, -torch.inf)
+        best_TG = few_NT.view(-1, group, len(slow)).amax(1).T.float().contiguous().numpy()
+        for found_T, into_T in zip(_ranked(best_TG, rank), (score_T, best_T), strict=True):
+            into_T[slow] = torch.from_numpy(found_T)
+    return Ranked(score=score_T, best=best_T)
 
 
 def _ranked(table_TG: NDArray[Any], rank: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -123,11 +177,17 @@ class Sample:
     part: Rounded
     rank: int
 
-    def floors(self, asked: Asked, *, half: bool) -> torch.Tensor:
+    def floors(
+        self, asked: Asked, ceilings_T: torch.Tensor | None = None, *, half: bool
+    ) -> torch.Tensor:
         """(T,)"""
         score_NT = asked.scores_by_row(self.part.half)[:, : len(asked.lengths)]
         row = usual(torch.from_numpy(self.part.norms), torch.from_numpy(self.part.residuals))
-        return guessed(ranked_scores(score_NT, self.rank), asked, row, half=half)
+        limits_T = None
+        if ceilings_T is not None:
+            limits_T = likely_limits(ceilings_T, asked, row, half=half)
+        ranked = ranked_scores(score_NT, self.rank, limits_T)
+        return guessed(ranked, asked, row, half=half, below=limits_T is not None)
 
 
 Part = Mixed | Sample

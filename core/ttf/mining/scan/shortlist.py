@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from ttf.mining.scan.found_pairs import Bounds, Found
 from ttf.mining.scan.second_pass import Listed
-from ttf.mining.scan.sort_keys import best_first
+from ttf.mining.scan.sort_keys import NOTHING, best_first
 
 _TOGETHER = 128  # Queries that are sorted in one table, as wide as the longest list of them.
-_LAST = np.iinfo(np.int64).max
 
 
 class Shortlist:
@@ -67,7 +66,7 @@ class Shortlist:
         for start in range(0, len(order), _TOGETHER):
             these = order[start : start + _TOGETHER]
             wide = np.arange(int(counts_W[these].max()))
-            table = np.full((len(these), self._k + len(wide)), _LAST)
+            table = np.full((len(these), self._k + len(wide)), NOTHING)
             table[:, : self._k] = keys_WK[these]
             held = wide < counts_W[these, None]
             table[:, self._k :][held] = more_E[(begins_W[these, None] + wide)[held]]

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 _ROW_BITS = 32
 _ROW_MASK = np.int64(2**_ROW_BITS - 1)
+NOTHING = np.iinfo(np.int64).max  # After all keys.
 
 
 def ordered(values: NDArray[np.float32]) -> NDArray[np.int32]:
@@ -28,8 +29,12 @@ def best_first(score: NDArray[np.float32], row: NDArray[np.int64]) -> NDArray[np
 
 
 def rows_and_scores(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The inverse of `best_first`."""
-    return keys & _ROW_MASK, unordered(~(keys >> _ROW_BITS).astype(np.int32))
+    """The inverse of `best_first`; `NOTHING` is row -1 with the score -inf."""
+    rows, scores = keys & _ROW_MASK, unordered(~(keys >> _ROW_BITS).astype(np.int32))
+    nothing = keys == NOTHING
+    if nothing.any():
+        rows[nothing], scores[nothing] = -1, -np.inf
+    return rows, scores
 
 
 def kth_largest(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ttf.config.fusing import fusing
+from ttf.config.schema import MOST_CANDIDATES_OF_AUTO
 from ttf.data.ahead import usual
 from ttf.host import plugins
 from ttf.machine.memory.limits import Limit, budget_bytes as memory_budget
@@ -132,7 +133,11 @@ def _miner_cost(
     context = miner_context(config, policy.threads, budget)
     queries = min(len(data.train), decided.total_steps * decided.plan.samples)
     rows, dim = data.bank.shape
-    cost = factory.estimate(rows, dim, queries, config.miner.num_candidates, options, context)
+    k = config.miner.num_candidates
+    if config.miner.candidates != "nearest":
+        # What lies near a ceiling is scored as well: as much as of the 200 nearest (decision 0031).
+        k = max(k, MOST_CANDIDATES_OF_AUTO)
+    cost = factory.estimate(rows, dim, queries, k, options, context)
     return cost, factory.traits(options, context)
 
 

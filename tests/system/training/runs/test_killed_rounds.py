@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from tests.kit.widely import wide
 
@@ -81,6 +82,8 @@ def arrays(run: str) -> dict[str, bytes]:
         pytest.param((), "found", 1, marks=wide),
         pytest.param((), "found", 6, marks=wide),
         pytest.param((), "positives", 2, marks=wide),
+        pytest.param((), "ceilings", 1, marks=wide),
+        pytest.param(("--set", "miner.candidates='nearest'"), "found", 3, marks=wide),
         pytest.param(TRAINED, "documents", 1, marks=wide),
         (TRAINED, "found", 2),
         pytest.param(TRAINED, "positives", 2, marks=wide),
@@ -102,6 +105,21 @@ def test_a_round_goes_on_behind_its_last_block_and_ends_with_the_same_bytes(
     assert resumed["weights_sha256"] == whole["weights_sha256"]
     assert resumed["exact"] and resumed["deviations"] == []
     assert arrays("cut") == arrays("whole") and not unfinished.exists()
+
+
+def test_candidates_below_the_margins_lead_to_the_weights_of_the_nearest(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    """The draws are the same, from a tenth of the candidates."""
+    ranks = ("--set", "miner.k='auto'", "--set", "negatives.rank_to=30")
+    nearest = train(
+        invoke, small_sets, "nearest", *ranks, "--set", "miner.candidates='nearest'"
+    ).json()
+    passing = train(invoke, small_sets, "passing", *ranks).json()
+    assert passing["weights_sha256"] == nearest["weights_sha256"]
+    kept = [np.load(next(Path(run).glob("candidates/*/ids.npy"))) for run in ("nearest", "passing")]
+    assert kept[0].shape[1] == 30 and kept[1].shape[1] == 11
+    assert (kept[1] == -1).any() and (kept[1] >= 0).any()
 
 
 def test_what_a_round_of_other_weights_left_is_removed(small_sets: Sets, invoke: Invoke) -> None:
