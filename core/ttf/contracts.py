@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Kind = Literal["tower", "miner", "storage", "device", "encoder", "exporter", "observer", "check"]
-KINDS: tuple[Kind, ...] = (
-    *("tower", "miner", "storage", "device"),
-    *("encoder", "exporter", "observer", "check"),
-)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 DType = Literal["float32", "float16", "bfloat16", "int32", "int64", "uint8"]
 

@@ -33,12 +33,7 @@ from ttf.config.declare import (
     within,
 )
 from ttf.config.evaluation_schema import CalibrateConfig, EvaluateConfig
-from ttf.config.safety_schema import (
-    CheckpointConfig,
-    MemoryConfig,
-    ProbeConfig,
-    SuperviseConfig,
-)
+from ttf.config.safety_schema import CheckpointConfig, MemoryConfig, ProbeConfig, SuperviseConfig
 
 _WANTED_YIELD = 0.1
 MOST_ITEMS: Final = 2**31 - 2
