@@ -27,6 +27,7 @@ _Loaded = TypeVar("_Loaded")
 _MOST_SUGGESTED = 4
 _TOWERS = {"query": "auto", "doc": "identity"}
 _OPTIONS_ALONE = "gru"  # Options of a query tower without a name are this tower's.
+_OF_ITEMS = "embedding"  # And of a tower over items, which have no vectors, this one's.
 
 
 @dataclass(kw_only=True)
@@ -104,7 +105,11 @@ class Draft:
     def tower_name(self, side: str) -> Any:
         section = self.section("tower", side)
         name = section.get("name")
-        return _OPTIONS_ALONE if name == "auto" and side == "query" and len(section) > 1 else name
+        if len(section) < 2 or name != _TOWERS[side]:
+            return name
+        if self.section("data").get("items") is not None:
+            return _OF_ITEMS
+        return _OPTIONS_ALONE if side == "query" else name
 
     def _change_tower(self, side: str, layer: Layer) -> None:
         # A newly chosen tower does not inherit the options of the one it replaces. Options given by
@@ -129,8 +134,9 @@ class Draft:
 
 def tidy(draft: Draft) -> None:
     # The word none where a value may be None, what no key can take, and a tower without a name.
-    if (name := draft.tower_name("query")) != draft.section("tower", "query").get("name"):
-        draft.section("tower", "query")["name"] = name
+    for side in _TOWERS:
+        if (name := draft.tower_name(side)) != draft.section("tower", side).get("name"):
+            draft.section("tower", side)["name"] = name
     for path in list(draft.origins):
         section = draft.section(*path[:-1])
         value = section.get(path[-1])

@@ -157,6 +157,13 @@ def test_options_alone_belong_to_the_default_tower(tmp_path: Path) -> None:
     assert resolve(file).origins["tower.query.name"] == "default"
 
 
+def test_options_alone_over_items_belong_to_the_embedding_tower() -> None:
+    """A tower over items is always that one: it was refused, with the options of gru."""
+    resolved = resolve(sets=["data.items=100", "data.pairs=p.npz", "tower.query.pool=gru"])
+    query = resolved.config.tower.query
+    assert (query.name, query.options()) == ("embedding", {"pool": "gru"})
+
+
 def test_none_switches_off_what_has_a_value_by_default() -> None:
     config = resolve(sets=["checkpoint.every_s=none", "negatives.relative_margin=none"]).config
     assert config.checkpoint.every_s is None
