@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -69,6 +70,7 @@ Invoke = Callable[[Sequence[str | Path]], Outcome]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compiles what hundreds of processes load, also where PYTHONDONTWRITEBYTECODE is set."""
+    mounts_of_its_own()
     if not hasattr(config, "workerinput"):
         for folder in ("core", "plugins"):
             compileall.compile_dir(ROOT / folder, quiet=2, maxlevels=10)
@@ -86,6 +88,14 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def mounts_of_its_own() -> None:
+    """Full disks that one worker's tests mount are no evidence for the deaths in another's. Without
+    the right to do so (not root, not Linux) tests that mount something are skipped anyway."""
+    if sys.platform == "linux" and ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0:
+        subprocess.run(["mount", "--make-rprivate", "/"], check=False, capture_output=True)
+
+
+_CLONE_NEWNS = 0x00020000
 _LONG = (
     "tests/system/supervise/crashes/test_hangs.py",
     "tests/system/packages/test_pages.py",

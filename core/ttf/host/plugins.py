@@ -180,7 +180,14 @@ def require(kind: Kind, name: str, recorded: str = "") -> None:
 
 
 def observer(name: str) -> tuple[PluginInfo, Any]:
-    """An observer's hooks, if it can work here: a module or object may have a function
+    """An observer's hooks, if it can work here."""
+    info, hooks, state = offered_observer(name)
+    _require_available(info, state)
+    return info, hooks
+
+
+def offered_observer(name: str) -> tuple[PluginInfo, Any, Availability]:
+    """An observer's hooks, and whether it can work here: a module or object may have a function
     `availability`, as factories do."""
     info = find("observer", name)
     with loading(info):
@@ -188,8 +195,7 @@ def observer(name: str) -> tuple[PluginInfo, Any]:
         ask = getattr(info.entry_point.load(), "availability", None)
         with at_work(info, "in availability() of", brief=True):
             state = ask() if callable(ask) else Availability(ok=True)
-    _require_available(info, state)
-    return info, hooks
+    return info, hooks, state
 
 
 def observers(wanted: Iterable[str], say: Callable[[str], None] | None = None) -> Observers:

@@ -222,7 +222,7 @@ ROWS = [
     Row("folder that holds a run", a_run, swapped("--out", "old"), 2,
         ("old", "ttf resume old")),
     Row("pairs of an unknown kind", text("pairs.csv", "1,2"), swapped("--pairs", "pairs.csv"), 2,
-        ("pairs.csv", ".npz")),
+        ("pairs.csv", "ttf data encode")),
     # data: 3
     Row("pairs that are not there", nothing, swapped("--pairs", "pair.npz"), 3,
         ("pair.npz", "pairs.npz")),

@@ -31,7 +31,6 @@ def test_numbers_above_int64_are_refused_and_never_wrapped() -> None:
         (sparse.csr_matrix(_ROWS), "matrix.toarray()"),
         (_OBJECTS, 'array.astype("float32")'),
         (_ROWS.astype(np.complex64), "array.real"),
-        (np.array([[1.0], [1.0, 2.0]], dtype=object), "numpy.stack"),
     ],
 )
 def test_what_is_not_numbers_is_refused_with_a_way_to_make_numbers(value: Any, hint: str) -> None:

@@ -39,12 +39,12 @@ def load_plugins(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 def _state(kind: Any, name: str) -> dict[str, Any]:
     try:
         if kind == "observer":
-            plugins.observers([name])
+            state = plugins.offered_observer(name)[2]
+        elif kind == "check":
+            plugins.load(kind, name)
             return {"ok": True}
-        found = plugins.load(kind, name)
-        if kind == "check":
-            return {"ok": True}
-        state = found.availability()
+        else:
+            state = plugins.load(kind, name).availability()
     except TtfError as error:
         return {"broken": str(error), "fix": error.hint}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party code

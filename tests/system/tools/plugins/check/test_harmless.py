@@ -75,16 +75,16 @@ def test_who_names_one_hears_whose_it_is(
 def test_a_file_ending_names_the_storage_of_its_name_and_no_other(
     fake_plugins: FakeDistribution, run_ttf: RunTtf, tmp_path: Path
 ) -> None:
-    for name in ("parqet", "feather"):
+    for name in ("parqet", "quills"):
         fake_plugins.add(f"ttf-{name}", {f"storage.{name}": f"ttf_evil_{name}"})
         fake_plugins.module(f"ttf_evil_{name}", f"raise RuntimeError('{name} was imported')")
     env = {"PYTHONPATH": str(fake_plugins.folder)}
-    (tmp_path / "bank.feather").touch()
-    asked = run_ttf("data", "inspect", tmp_path / "bank.feather", env=env)
+    (tmp_path / "bank.quills").touch()
+    asked = run_ttf("data", "inspect", tmp_path / "bank.quills", env=env)
     assert asked.code == 2
-    assert "feather was imported" in asked.err and "parqet was imported" not in asked.err
+    assert "quills was imported" in asked.err and "parqet was imported" not in asked.err
     (tmp_path / "bank.vectors").touch()
     other = run_ttf("data", "inspect", tmp_path / "bank.vectors", env=env)
     assert other.code == 2
     assert "was imported" not in other.err
-    assert ".feather" in other.err and ".npz" in other.err
+    assert ".quills" in other.err and ".npz" in other.err

@@ -26,7 +26,10 @@ class YourNameEncoder:
     def __init__(self, options: Options) -> None:
         self.dim = options.dim
         self._longest = options.longest
-        self.about: Mapping[str, Any] = {"model": "your-name", "longest": options.longest}
+        self.about: Mapping[str, Any] = {
+            "model": "your-name",
+            "longest": options.longest,
+        }
         """For the card of the data: plain JSON."""
 
     def fingerprint(self) -> str:
