@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _Loaded = TypeVar("_Loaded")
 _MOST_SUGGESTED = 4
 _TOWERS = {"query": "auto", "doc": "identity"}
-_OPTIONS_ALONE = "gru"  # Options of a query tower without a name are this tower's.
-_OF_ITEMS = "embedding"  # And of a tower over items, which have no vectors, this one's.
+# Whose are the options of a query tower without a name, and of one over items, which have no vectors.
+_OPTIONS_ALONE, _OF_ITEMS = "gru", "embedding"
 
 
 @dataclass(kw_only=True)
@@ -104,8 +104,7 @@ class Draft:
 
     def tower_name(self, side: str) -> Any:
         section = self.section("tower", side)
-        name = section.get("name")
-        if len(section) < 2 or name != _TOWERS[side]:
+        if (name := section.get("name")) != _TOWERS[side] or len(section) < 2:
             return name
         if self.section("data").get("items") is not None:
             return _OF_ITEMS

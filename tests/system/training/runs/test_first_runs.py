@@ -43,7 +43,8 @@ def test_texts_by_tfidf_train_although_the_filter_trusts_hardly_any_negative(
     assert done.code == 0, done.err
     [note] = summary()["notes"]
     assert re.match(
-        r"At step 8: Only \d\.\d% of 512 queries still have a mined negative after the filter", note
+        r"At step 8: Only \d\.\d% of 512 queries have a document among the 200 nearest whose score is",
+        note,
     )
     assert f"note: {note}" in done.err
     assert note in done.out
