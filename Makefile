@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
-.PHONY: train test unit flaky mutants floors newest chaos mac-kit lint types layers package notes bench format docs docs-pages docs-site docs-check clean
+.PHONY: train test unit flaky mutants floors newest extras chaos mac-kit lint types layers package notes bench format docs docs-pages docs-site docs-check clean
 .DEFAULT_GOAL := test
 
 # Train the demo: makes a synthetic set, trains a GRU on it, prints recall before and after.
@@ -45,6 +45,11 @@ floors:
 	.ci/dependency-ends lowest $(ARGS)
 newest:
 	.ci/dependency-ends newest $(ARGS)
+
+# The tests of encoders, exporters, servers and trackers with the real libraries, which are extras: an
+# environment of its own, a gigabyte.
+extras:
+	.ci/extras $(ARGS)
 
 # Real faults against real runs: hundreds of deaths, hangs, full disks; each run must end with the
 # weights of an undisturbed one. Half an hour on two quiet cores, best as root (mounts, limits); the
