@@ -131,6 +131,14 @@ class CutsTexts(Protocol):
         """Of which texts `encode` does not read the end."""
 
 
+@runtime_checkable
+class ModelFolder(Protocol):
+    """What an `EncoderFactory` may have besides, if its model is a folder that others can load."""
+
+    def model_folder(self, options: Any) -> Path:
+        """Raises ConfigError if the model is not on this machine."""
+
+
 class EncoderFactory(Factory, Protocol):
     """An option named `model` is set by `--model`."""
 

