@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +23,31 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def read_card(folder: Path) -> Mapping[str, Any] | None:
-    """None if there is none that this version reads."""
+    """None if there is none that this version reads, or one that somebody damaged."""
     try:
         found = read_named_json(folder / CARD)
     except (OSError, BadData, ArtifactDamaged, EntryRefused):
         return None
-    known = isinstance(found, dict) and found.get("schema") == SCHEMA
+    known = isinstance(found, dict) and found.get("schema") == SCHEMA and _is_whole(found)
     return found if known else None
+
+
+def card_of(files: Iterable[str]) -> tuple[Mapping[str, Any], Path] | None:
+    """The card that was written together with one of these files, and where it is."""
+    for file in map(Path, files):
+        card = read_card(file.absolute().parent)
+        if card is not None and file.name in card["files"]:
+            return card, file.parent / CARD
+    return None
+
+
+def _is_whole(found: Mapping[str, Any]) -> bool:
+    # What is read of it without further questions; it may come from a stranger, beside the data.
+    encoder, files = found.get("encoder"), found.get("files")
+    if not isinstance(encoder, dict) or not isinstance(files, dict):
+        return False
+    types = {"name": str, "options": dict, "fingerprint": str, "dim": int}
+    return all(isinstance(encoder.get(key), kind) for key, kind in types.items())
 
 
 def page(card: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from ttf.data.text_rows import TextRows
 from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import is_local, open_store
 from ttf.machine.processor import usable_threads
-from ttf.tools.encode.card import CARD, read_card
+from ttf.tools.encode.card import card_of
 from ttf.tools.encode.encoder_process import Chosen, encode_texts
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ def vectors_of_words(model: Model, texts: Sequence[str]) -> NDArray[np.float32]:
 def _card_of(model: Model) -> tuple[Mapping[str, Any], Path]:
     data = model.config.data
     files = [file for file in (data.pairs, data.bank) if file and is_local(file)]
-    for file in files:
-        card = read_card(Path(file).parent)
-        if card is not None and Path(file).name in card["files"]:
-            return card, Path(file).parent / CARD
+    if (found := card_of(files)) is not None:
+        return found
     raise ConfigError(
         f"The data of this run ({', '.join(files) or 'arrays'}) have no card of ttf data encode beside "
         "them, so it is unknown which encoder turns words into vectors.",

