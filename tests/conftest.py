@@ -20,6 +20,7 @@ from typing import Any
 import hypothesis
 import psutil
 import pytest
+from tests.kit.widely import CHAOS
 
 # Idle OpenMP threads spin by default and take the processor from whoever has work: with three test
 # processes and their children on two cores the suite then needs twice the time. No bit depends on it.
@@ -35,12 +36,12 @@ for _signal in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             _signal, signal.default_int_handler if _signal == signal.SIGINT else signal.SIG_DFL
         )
 
-_CHAOS = os.environ.get("TTF_CHAOS", "0") not in ("", "0")  # see tests.kit.widely
-# On a busy machine a single draw or example may take a second: the time decides no test. The random numbers are others every time: what a campaign asks at once, the suite asks in turn.
+# On a busy machine a single draw or example may take a second: the time decides no test. The random
+# numbers are others every time: what a campaign asks at once, the suite asks in turn.
 hypothesis.settings.register_profile(
     "any machine",
     deadline=None,
-    max_examples=100 if _CHAOS else 40,
+    max_examples=100 if CHAOS else 40,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any machine")

@@ -1,8 +1,8 @@
 """Keeps a training within its limit in mid-run: reads, asks `machine.memory.govern`, and obeys.
 
 A thread looks four times a second, however long a step takes. It sets the levers that may be set at any
-time; the others, the lines of the log and the messages wait for the next step boundary. Every decision is a line of metrics.jsonl (type "memory"), and a second one says what it did to the
-memory that is held.
+time; the others, the lines of the log and the messages wait for the next step boundary. Every decision
+is a line of metrics.jsonl (type "memory"), and a second one says what it did to the memory that is held.
 """
 
 from __future__ import annotations
