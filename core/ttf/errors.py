@@ -183,6 +183,17 @@ class NoCheckpoint(TtfError):
     exit_code = ExitCode.NO_CHECKPOINT
 
 
+class PeerLost(TtfError):
+    """Another process of the run, perhaps on another host, is gone or does not answer: the
+    consequence of a death elsewhere, never a cause."""
+
+    exit_code = ExitCode.GAVE_UP
+
+
+class RanksDisagree(ConfigError):
+    """The processes of a run have different configurations, data or results."""
+
+
 class Stopped(KeyboardInterrupt):
     """The run was asked to stop, by Ctrl-C or a signal; a checkpoint was saved first.
 

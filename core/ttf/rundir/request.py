@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from ttf.process.error_document import ErrorDocument
 from ttf.rundir.documents import Summary
+from ttf.rundir.world_place import WorldPlace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class TrainRequest:
     left_out: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()  # What the user typed, for the manifest.
     remote: bool = True  # False: data behind a URL is refused, nobody here has named it.
+    world: WorldPlace | None = None  # None: the run has one process.
 
 
 class ToTrainer(TypedDict, total=False):

@@ -1,0 +1,1 @@
+"""Several processes that train one run together: who adds what, in which order, and who decides."""

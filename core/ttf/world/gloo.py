@@ -1,0 +1,203 @@
+"""The world of several processes: torch.distributed's gloo on a TCPStore of this attempt.
+
+gloo only moves bits here; what is added, and in which order, is `ttf.world.tree`. Its own reductions
+add in an order that depends on the number of ranks and on where an element lies in the buffer.
+Collectives are for work that all ranks reach within a step's time; for anything longer they `meet` at
+the store, where waiting has no limit and gives signs of life. No pickle anywhere: torch's
+`*_object*` functions would unpickle what another host sends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import psutil
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ttf.errors import ConfigError, PeerLost
+from ttf.rundir.world_place import WorldPlace
+from ttf.world.tree import Fold, Node, nodes_of, shards_of
+from ttf.world.word import WORD_BYTES, Agreed, Word, agreed
+from ttf.world.world import World, plus
+
+_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+_LOOK_EVERY_S: Final = 0.02
+_LEAVES_WITHIN_S: Final = 5.0
+# Of a whole start: the other hosts may load libraries from a cold disk.
+_JOIN_S: Final = 300.0
+_MOST_TOLD: Final = 64 << 20
+
+
+def join(place: WorldPlace, shards: int) -> World:
+    """Meets the other ranks of this attempt. Raises PeerLost, ConfigError."""
+    if place.size > shards:
+        raise ConfigError(
+            f"{place.size} processes cannot share the {shards} shards of a step (train.shards).",
+            hint=f"Use at most {shards} ranks, or start a new run with --set train.shards="
+            f"{1 << (place.size - 1).bit_length()}.",
+        )
+    return GlooWorld(place, shards)
+
+
+class GlooWorld(World):
+    def __init__(self, place: WorldPlace, shards: int) -> None:
+        super().__init__(shards)
+        self._place = place
+        self.rank, self.size = place.rank, place.size
+        self._met = 0
+        host, _, port = place.store.rpartition(":")
+        os.environ[_INTERFACE] = place.interface or interface_towards(host, int(port))
+        with self._peers("the start"):
+            self._store = dist.TCPStore(
+                host,
+                int(port),
+                is_master=place.rank == 0,
+                wait_for_workers=False,
+                timeout=timedelta(seconds=_JOIN_S),
+            )
+            dist.init_process_group(
+                "gloo",
+                store=dist.PrefixStore("gloo", self._store),
+                rank=place.rank,
+                world_size=place.size,
+                timeout=timedelta(seconds=place.exchange_timeout_s),
+            )
+        self._nodes = [nodes_of(shards_of(r, self.size, shards)) for r in range(self.size)]
+
+    @contextlib.contextmanager
+    def _peers(self, what: str) -> Iterator[None]:
+        """torch raises RuntimeError, and subclasses of it, for a peer that is gone or late."""
+        try:
+            yield
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0][:300]
+            raise PeerLost(
+                f"Rank {self.rank} lost the others in {what}: {reason}",
+                hint="See the incidents of the other processes of this run, on all hosts.",
+            ) from error
+
+    # --- sums -----------------------------------------------------------------------------
+
+    def total(self, fold: Fold[Tensor]) -> Tensor:
+        mine = fold.nodes()
+        length = len(mine[0][1])
+        width = -(-length // self.size)  # Of a slice; the last one is padded.
+        sent = torch.zeros(self.size, len(mine), width)
+        for place, (_, value) in enumerate(mine):
+            flat = sent[:, place].reshape(-1) if len(mine) == 1 else None
+            if flat is not None and flat.data_ptr() == sent.data_ptr():
+                flat[:length] = value
+            else:
+                padded = torch.zeros(self.size * width)
+                padded[:length] = value
+                sent[:, place] = padded.view(self.size, width)
+        counts = [len(nodes) for nodes in self._nodes]
+        taken = torch.empty(sum(counts), width)
+        with self._peers("the exchange of gradients"):
+            dist.all_to_all_single(
+                taken.view(-1),
+                sent.view(-1),
+                [count * width for count in counts],
+                [len(mine) * width] * self.size,
+            )
+        upper = Fold[Tensor](plus)
+        for node, value in zip(self._all_nodes(), taken, strict=True):
+            upper.add(node, value)
+        return self._gathered(upper.root(self.shards))[:length]
+
+    def _all_nodes(self) -> list[Node]:
+        return [node for nodes in self._nodes for node in nodes]
+
+    def _gathered(self, part: Tensor) -> Tensor:
+        """Equal parts of all ranks, one behind the other."""
+        out = torch.empty(self.size * len(part), dtype=part.dtype)
+        with self._peers("the exchange"):
+            dist.all_gather(list(out.split(len(part))), part.contiguous())
+        return out
+
+    def joined(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        most = max(counts)
+        padded = rows.new_zeros(most, *rows.shape[1:])
+        padded[: len(rows)] = rows
+        found = self._gathered(padded.view(-1)).view(self.size, most, *rows.shape[1:])
+        return torch.cat([found[r, :count] for r, count in enumerate(counts)])
+
+    def broadcast(self, tensor: Tensor, source: int) -> None:
+        with self._peers("a copy"):
+            dist.broadcast(tensor, source)
+
+    # --- decisions ------------------------------------------------------------------------
+
+    def agree(self, word: Word) -> Agreed:
+        own = torch.frombuffer(bytearray(word.packed()), dtype=torch.uint8)
+        found = self._gathered(own).numpy().tobytes()
+        words = [
+            Word.unpacked(found[at : at + WORD_BYTES]) for at in range(0, len(found), WORD_BYTES)
+        ]
+        if any(other.step != word.step for other in words):
+            steps = ", ".join(str(other.step) for other in words)
+            raise PeerLost(f"The ranks are not at the same step: {steps}.")
+        return agreed(words)
+
+    def meet(self, beat: Callable[[], None]) -> None:
+        self.tell("meet", {}, beat)
+
+    def tell(
+        self, name: str, document: Mapping[str, Any], beat: Callable[[], None] = lambda: None
+    ) -> list[Mapping[str, Any]]:
+        place = f"{self._met}/{name}"
+        self._met += 1
+        keys = [f"{place}/{rank}" for rank in range(self.size)]
+        with self._peers(f"the wait for {name!r}"):
+            self._store.set(keys[self.rank], json.dumps(document))
+            while not self._store.check(keys):
+                beat()
+                time.sleep(_LOOK_EVERY_S)
+            found = [self._store.get(key) for key in keys]
+        return [_document(data, rank) for rank, data in enumerate(found)]
+
+    def close(self) -> None:
+        # Rank 0 keeps the store: it must not go while others still look at the last meeting.
+        with contextlib.suppress(RuntimeError):
+            self._store.add("left", 1)
+            ends_at = time.monotonic() + _LEAVES_WITHIN_S
+            while self.rank == 0 and time.monotonic() < ends_at:
+                if self._store.add("left", 0) >= self.size:
+                    break
+                time.sleep(_LOOK_EVERY_S)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _document(data: bytes, rank: int) -> Mapping[str, Any]:
+    if len(data) > _MOST_TOLD:
+        raise PeerLost(f"Rank {rank} said {len(data):,} bytes at once.")
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise PeerLost(f"Rank {rank} said what is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise PeerLost(f"Rank {rank} said what is no object.")
+    return found
+
+
+def interface_towards(host: str, port: int) -> str:
+    """The network interface that reaches a host: gloo takes a name, and without one what the host's
+    name resolves to, often the loopback."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)  # of a datagram: nothing is sent
+        own = str(probe.getsockname()[0]).partition("%")[0]
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address.partition("%")[0] == own for each in addresses):
+            return name
+    return ""
