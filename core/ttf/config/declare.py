@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ttf.contracts import Kind
 from ttf.text.numbers import seconds
@@ -20,6 +20,7 @@ MOST_ROWS: Final = 2**31 - 1  # a row of the bank is 32 bits in the memory bank
 MOST_CANDIDATES: Final = 100_000
 MOST_SAMPLES: Final = 2**20
 MOST_THREADS: Final = 1024
+MOST_SHARDS: Final = 4096
 MOST_FLOAT32: Final = 3e38  # weights and losses are float32
 MOST_BYTES: Final = 2**50
 LONGEST_S: Final = 30 * 86_400.0  # thirty days
@@ -59,12 +60,19 @@ def within(least: float, most: float) -> Any:
     return Field(ge=least, le=most)
 
 
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("must be a power of two")
+    return value
+
+
 Auto = Literal["auto"]
 Steps = Annotated[int, within(1, MOST_STEPS)]
 StepsOrZero = Annotated[int, within(0, MOST_STEPS)]
 Candidates = Annotated[int, within(1, MOST_CANDIDATES)]
 CandidatesOrZero = Annotated[int, within(0, MOST_CANDIDATES)]
 Samples = Annotated[int, within(1, MOST_SAMPLES)]
+Shards = Annotated[int, within(1, MOST_SHARDS), AfterValidator(_power_of_two)]
 Threads = Annotated[int, within(1, MOST_THREADS)]
 PositiveFloat = Annotated[float, Field(gt=0, le=MOST_FLOAT32)]
 Share = Annotated[float, within(0, 1)]

@@ -124,6 +124,7 @@ class StepReader:
     micro_batch: int
     ahead: Ahead = field(default_factory=Ahead)
     announced: int = 0  # Steps whose rows of trained tables are told beforehand; 0: no table.
+    samples: range | None = None  # Those of each step whose queries are read; None: all.
 
     def load(self, start: int, stop: int, draw: DrawNegatives | None) -> Loader:
         untold = iter(range(start, stop))
@@ -135,6 +136,7 @@ class StepReader:
             stop,
             self.order.rows,
             self.ahead,
+            self.samples,
         )
 
     def head(
@@ -172,9 +174,12 @@ class Loader:
         stop: int,
         rows_of: Callable[[int], NDArray[np.int64]] | None = None,
         ahead: Ahead | None = None,
+        samples: range | None = None,
     ) -> None:
         """`rows_of`: the rows of any step; if given, later steps are read ahead from a disk.
-        `ahead`: how many micro-batches are held before they are asked for."""
+        `ahead`: how many micro-batches are held before they are asked for. `samples`: those of each
+        step whose queries are read; None: all."""
+        self._samples = samples
         self._make_head = make_head
         self._rows_of = rows_of
         self._announced_step = start
@@ -195,10 +200,15 @@ class Loader:
         """Use up each step's micro-batches before asking for the next step."""
         for _ in self._steps:
             head = self._take()
-            yield head, self._micro_batches(len(head.rows))
+            yield head, self._micro_batches(self._starts(head))
 
-    def _micro_batches(self, samples: int) -> Iterator[MicroBatch]:
-        for _ in range(0, samples, self._micro_batch):
+    def _starts(self, head: StepHead) -> range:
+        """Where the micro-batches of a step begin."""
+        samples = self._samples or range(len(head.rows))
+        return range(samples.start, samples.stop, self._micro_batch)
+
+    def _micro_batches(self, starts: range) -> Iterator[MicroBatch]:
+        for _ in starts:
             yield self._take()
 
     def take_waited_s(self) -> float:
@@ -229,7 +239,7 @@ class Loader:
                 head = self._make_head(step)
                 self._put(head)
                 self._read_ahead(step, len(head.rows))
-                for start in range(0, len(head.rows), self._micro_batch):
+                for start in self._starts(head):
                     read = partial(self._read, head, start)
                     self._put(read(), read)
                     if self._closing.is_set():

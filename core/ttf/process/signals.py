@@ -51,6 +51,11 @@ class StopRequest:
         _put_back(self._before)
         self._before = {}
 
+    @property
+    def signum(self) -> int:
+        """The signal that asks for an end; 0: none."""
+        return self._signum
+
     def asked(self) -> bool:
         """For what only waits meanwhile and does not end by itself."""
         return bool(self._signum)

@@ -69,6 +69,8 @@ class Summary(TypedDict, total=False):
     notes: list[str]  # What one must know to judge the result.
     miner: str
     seed: int | None
+    shards: int  # Parts of a step whose gradients are added in a fixed order.
+    world_size: int  # Processes of the last attempt.
     exact: bool  # True if the numbers are bitwise those of an undisturbed run.
     restarts: int
     gates: list[GateResult]  # In the order of the configuration; missing in earlier versions.

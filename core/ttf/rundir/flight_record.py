@@ -71,6 +71,7 @@ class Phase(IntEnum):
     PROBE = 8
     END = 9
     CALIBRATE = 10
+    EXCHANGE = 11
 
 
 # In these phases a trainer works on a micro-batch.

@@ -31,6 +31,7 @@ from ttf.training.auto_choices import (
 )
 from ttf.training.auto_device_options import AUTO, SETTLED, with_device
 from ttf.training.auto_rows import KEPT_ONCE, chosen_towers
+from ttf.training.auto_shards import cut_at_shards, needs_all_queries, refuse_symmetric_parts
 from ttf.training.calibration.sample import is_enough, usual_sample
 from ttf.training.plan import BACKWARD, FUSED_BYTES, LEAST_BATCH, auto_batch_size
 from ttf.training.schedule import mined_steps, num_evaluations, num_refreshes, refuse_late_gates
@@ -242,12 +243,13 @@ def _step_as_cut(draft: _Draft) -> BatchPlan:
         accumulate=whole.accumulate // fuse,
         fused=fuse,
     )
+    plan = cut_at_shards(plan, train.shards)
     if whole.accumulate != train.accumulate:
         asked = f"{train.accumulate} ({draft.resolved.origins['train.accumulate']})"
         draft.put("train.accumulate", whole.accumulate, f"{asked}, limited by {policy.name}")
     if fuse != train.fuse:
         draft.put("train.fuse", fuse, reason)
-    _refuse_symmetric_parts(draft, plan)
+    refuse_symmetric_parts(draft.config, plan)
     return plan
 
 
@@ -288,20 +290,6 @@ def _refuse_other_steps(draft: _Draft, plan: BatchPlan) -> None:
     )
 
 
-def _refuse_symmetric_parts(draft: _Draft, plan: BatchPlan) -> None:
-    config = draft.config
-    if _needs_all_queries(config, plan) and config.train.grad_cache is False:
-        raise ConfigError(
-            "The symmetric loss compares each document with all queries of a step, but the step "
-            f"has {plan.accumulate} micro-batches, and they are not in memory at the same time.",
-            hint="Remove train.grad_cache (the default is auto), or use --accum 1.",
-        )
-
-
-def _needs_all_queries(config: RunConfig, plan: BatchPlan) -> bool:
-    return config.loss.symmetric and plan.accumulate > 1
-
-
 # --- the tables ---------------------------------------------------------------------------
 
 # Returns the value of a setting and the reason; None: not needed, stays "auto".
@@ -337,7 +325,7 @@ def _memory_bank(draft: _Draft) -> tuple[int, str]:
 def _grad_cache(draft: _Draft) -> tuple[bool, str]:
     plan = draft.plan
     if draft.config.loss.negatives != "bank":
-        needed = _needs_all_queries(draft.config, plan)
+        needed = needs_all_queries(draft.config, plan)
         return needed, "the symmetric loss needs all queries of a step" if needed else "not needed"
     # The pass over the bank needs all queries of a step at once: their graphs are kept if they fit
     # in half the budget, else computed twice.

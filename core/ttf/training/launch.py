@@ -32,6 +32,7 @@ from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.typed_json import typed
+from ttf.training.among_others import join_others, leaving, with_shards
 from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         link.tell({"configured": flat(resolved.config), "inputs": []})
         link.left_out, link.command = request.left_out, request.command
         opening = [f"Run folder: {folder.path}", *_surroundings(request, link)]
-        policy = prepared_policy(resolved, opening.append)
+        resolved, deviations = with_shards(resolved, request.world, resume=request.resume)
+        processes = 1 if request.world is None else request.world.local_size
+        policy = prepared_policy(resolved, opening.append, processes=processes)
         if link.supervised and resolved.config.memory.limit != "auto":
             os.environ.setdefault(_KERNELS, _FEW_KERNELS)
         resolved = with_demo(resolved, reporter)
@@ -117,9 +120,21 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
         with paused_for_imports() if link.supervised else contextlib.nullcontext():
             from ttf.training import trainer
 
-        return trainer.run(
-            resolved, folder, policy, reporter, resume=request.resume, link=link, opening=opening
-        )
+        joined = None
+        if request.world is not None:
+            shards = resolved.config.train.shards
+            joined = join_others(request.world, shards, link, deviations)
+        with leaving(joined):
+            return trainer.run(
+                resolved,
+                folder,
+                policy,
+                reporter,
+                resume=request.resume,
+                link=link,
+                opening=opening,
+                joined=joined,
+            )
 
 
 def _surroundings(request: TrainRequest, link: Link) -> Iterator[str]:
@@ -214,17 +229,21 @@ def _plugins_of(config: RunConfig, *, to_train: bool) -> Iterator[tuple[Kind, st
 
 
 def prepared_policy(
-    resolved: Resolved, say: Callable[[str], None] = lambda _: None
+    resolved: Resolved, say: Callable[[str], None] = lambda _: None, *, processes: int = 1
 ) -> DevicePolicy:
     """Chooses the device and sets its environment; call it before anything imports torch.
 
-    Says only which device it is: the reason is in run.toml, at device.name.
+    Says only which device it is: the reason is in run.toml, at device.name. `processes` of this run
+    share the machine.
     """
     from ttf.machine import devices
 
     settings = resolved.config.device
     threads = settings.threads if isinstance(settings.threads, int) else None
     policy = devices.choose(settings.name, settings.model_extra or {}, threads)
+    if threads is None and processes > 1:
+        share = max(1, policy.threads // processes)
+        policy = devices.choose(settings.name, settings.model_extra or {}, share)
     for note in devices.prepare(policy).notes:
         say(note)
     if policy.reason:

@@ -111,6 +111,7 @@ class MinedNegatives:
             return None, window.stop
         if window != self._window:
             self._table = self._open_or_mine(window, step)
+            self._session.meet()
             self._window = window = self._window_of(step)
         assert self._table is not None
         return partial(self._draw, self._table), window.stop

@@ -19,21 +19,24 @@ from ttf.errors import NumericFailure, StorageError
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.sampler import MemorySampler
 from ttf.machine.memory.tree import Device, Place
-from ttf.rundir.documents import GateResult, Summary
+from ttf.process.signals import StopAsked
+from ttf.rundir.documents import GateResult
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.metrics_log import MetricsLog
 from ttf.rundir.removing import remove_leftovers
 from ttf.rundir.verified_folders import prune_tables
 from ttf.text.progress.ending import gate_text
-from ttf.training.checkpoint import RunState, Snapshot, Totals
+from ttf.training.checkpoint import RunState, Snapshot
 from ttf.training.checkpoint_writer import Saver
 from ttf.training.device_probe import Probe
 from ttf.training.memory.governor import governor_of
 from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.schedule import gate_results, refuse_missed
 from ttf.training.session import Session
+from ttf.training.summary_facts import gate_key, gates_so_far, summary_facts
 from ttf.training.supervisor_link import LeaveAsked
 from ttf.training.towers import save_model
+from ttf.world.word import Agreed, Save, Word
 
 SYNC_METRICS_EVERY_S: Final = 30.0
 _LOOK_AT_DEVICE_EVERY_S: Final = 1.0  # as often as memory.jsonl has a line
@@ -151,7 +154,7 @@ class Recorder:
     def evaluated(self, record: EvalRecord) -> None:
         session = self._session
         judged = self._judged(record)
-        gates = _gates_so_far(session, self._state.totals)
+        gates = gates_so_far(session, self._state.totals)
         self._note("eval", {**asdict(record), **({"gates": gates} if gates else {})})
         session.reporter.evaluated(record)
         session.observers.ttf_evaluated(record=record)
@@ -164,7 +167,7 @@ class Recorder:
     def _judged(self, record: EvalRecord) -> list[GateResult]:
         results = gate_results(self._session.config.gates, self._session.decided.order, record)
         judged = [gate for gate in results if gate["passed"] is not None]
-        self._state.totals.gates |= {_key(gate): gate for gate in judged}
+        self._state.totals.gates |= {gate_key(gate): gate for gate in judged}
         return judged
 
     def settled(self, step: int) -> None:
@@ -172,16 +175,35 @@ class Recorder:
         self._report_saved()
         if self._probe.due(step):  # first: do not save results of a wrong device
             self._run_probe(step)
-        if self._durable_save_due(step):
+        agreed = self._session.world.agree(self._word(step))
+        if agreed.save == Save.WAIT:
             self._save_and_wait(step)
-        elif self._save_due(step):
+        elif agreed.save == Save.BESIDE:
             self._save(step)
-        elif time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S:
+        elif agreed.save == Save.SYNC_METRICS:
             self._metrics.sync()
             self._synced_at = time.monotonic()
-        self._handle_requests()
+        self._handle_requests(agreed)
         self.governor.settle(step)
         self._flight.enter(Phase.DATA, step)
+
+    def _word(self, step: int) -> Word:
+        """What this process sees and wants; what is done, all processes of the run decide."""
+        link = self._session.link
+        return Word(
+            step=step,
+            save=self._save_wanted(step),
+            stop=link.stop.signum,
+            leave=link.leave_asked.is_set(),
+        )
+
+    def _save_wanted(self, step: int) -> Save:
+        if self._durable_save_due(step):
+            return Save.WAIT
+        if self._save_due(step):
+            return Save.BESIDE
+        late = time.monotonic() - self._synced_at > SYNC_METRICS_EVERY_S
+        return Save.SYNC_METRICS if late else Save.NOTHING
 
     def _run_probe(self, step: int) -> None:
         self._flight.enter(Phase.PROBE, step)
@@ -191,17 +213,18 @@ class Recorder:
             self._flight.enter(Phase.PROBE, step)
             raise
 
-    def _handle_requests(self) -> None:
-        """Does what the supervisor asked for since the last step."""
+    def _handle_requests(self, agreed: Agreed) -> None:
+        """Does what the supervisors asked for since the last step."""
         link = self._session.link
         for text in link.notes():
             self._session.reporter.note(text)
         if link.shed_asked.is_set():
             link.shed_asked.clear()
             self._free_memory()
-        if link.leave_asked.is_set():
+        if agreed.leave:
             raise LeaveAsked
-        link.stop.raise_if_asked()
+        if agreed.stop:
+            raise StopAsked(agreed.stop)
 
     def _free_memory(self) -> None:
         """Frees memory that can be made again at a cost."""
@@ -264,6 +287,7 @@ class Recorder:
         self._saver.flush(self._snapshot(step))
         self._keep_saved_model(step)
         self._saving_s += time.perf_counter() - began
+        self._session.meet()
         self._report_saved()
 
     def _snapshot(self, step: int) -> Snapshot:
@@ -347,45 +371,3 @@ class Recorder:
             tables=session.parts.tables.facts(session.config.train.seed),
         )
         self._kept_step = step
-
-
-def _key(gate: GateResult) -> str:
-    return f"{gate['at']}: {gate['need']}"
-
-
-def _gates_so_far(session: Session, totals: Totals) -> list[GateResult]:
-    """All gates in the order of the configuration; those that are not judged yet too."""
-    gates = gate_results(session.config.gates, session.decided.order)
-    return [totals.gates.get(_key(gate), gate) for gate in gates]
-
-
-def summary_facts(step: int, session: Session, state: RunState) -> Summary:
-    """The part of a summary that does not depend on how the run ends (the rest: `rundir.summary`);
-    totals are over all processes of the run."""
-    decided = session.decided
-    config = decided.config
-    totals = state.totals
-    selection = state.selection
-    samples = step * decided.plan.samples
-    configured = config.miner.name if config.miner.negatives else ""
-    return {
-        "steps": step,
-        "epochs": step / decided.order.steps_per_epoch,
-        "samples": samples,
-        "metrics": selection.final,
-        "metrics_initial": selection.initial,
-        "metrics_last": selection.last,
-        "best_step": selection.best_step,
-        "kept_step": selection.final_step,
-        "chosen_by": config.evaluate.metric,
-        "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
-        "wall_s": totals.wall_s,
-        "peak_anon_mb": totals.peak_bytes / 1e6,
-        "predicted_anon_mb": session.plan.peak_anon_bytes / 1e6,
-        "memory": totals.governed.facts(session.plan.limit),
-        "gates": _gates_so_far(session, totals),
-        "deviations": list(totals.deviations),
-        "notes": list(totals.notes.values()),
-        "miner": totals.miner or configured,
-        "seed": config.train.seed,
-    }

@@ -44,10 +44,12 @@ from ttf.training.optimizer import make_optimizer
 from ttf.training.plan import Plan, read_ahead
 from ttf.training.remarks import remarks
 from ttf.training.schedule import temperature
+from ttf.training.sharded_step import ShardedGradients, own_samples
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
 from ttf.training.tables import Tables
 from ttf.training.towers import TwoTower, build
+from ttf.world.world import World
 
 
 @dataclass(kw_only=True)
@@ -77,6 +79,8 @@ class Session:
     """The prediction of its memory and time; its limit is that at the start."""
     ahead: Ahead
     """How many micro-batches are read before they are needed."""
+    world: World
+    """The other processes of the run."""
 
     @property
     def config(self) -> RunConfig:
@@ -92,8 +96,13 @@ class Session:
             micro_batch=self.decided.plan.micro_batch,
             announced=self._steps_announced,
             ahead=self.ahead,
+            samples=own_samples(self.world, self.decided.plan.samples),
         )
         return reader.load(start, stop, draw)
+
+    def meet(self) -> None:
+        """Waits for the other processes after work that may take them longer."""
+        self.world.meet(self.link.flight.beat)
 
     @property
     def _steps_announced(self) -> int:
@@ -118,6 +127,7 @@ class Session:
             progress=self.advance,
         )
         give_back()
+        self.meet()
         epoch = decided.order.epoch_of(step - 1) if step else 0
         seconds = time.perf_counter() - began
         return EvalRecord(step=step, epoch=epoch, metrics=metrics, seconds=seconds)
@@ -137,10 +147,12 @@ def open_session(
     link: Link | None = None,
     *,
     check: Callable[[Decided], None] = lambda _: None,
+    world: World | None = None,
 ) -> Iterator[Session]:
     # `check` comes before the towers are built. `policy` was chosen and its environment set before torch was imported; the folder is claimed.
     # Without a link nobody supervises: a crash ends the run.
     link = link or Link()
+    world = world or World(resolved.config.train.shards)
     policy.start()
     with (
         folder.writing(),
@@ -164,7 +176,8 @@ def open_session(
             decided=decided,
             data=data,
             policy=policy,
-            parts=assemble(decided, data, policy, link.flight, reporter.note),
+            parts=assemble(decided, data, policy, link.flight, reporter.note, world),
+            world=world,
             reporter=reporter,
             link=link,
             observers=plugins.observers(decided.config.observers, reporter.note),
@@ -180,6 +193,7 @@ def assemble(
     policy: DevicePolicy,
     flight: FlightRecorder | None = None,
     say: Callable[[str], None] = lambda _: None,
+    world: World | None = None,
 ) -> Parts:
     """Builds what is seeded; call after `policy.start()`."""
     config = decided.config
@@ -229,9 +243,25 @@ def assemble(
     )
     optimizer = make_optimizer(model, config.train.lr, config.train.weight_decay)
     stepper = Stepper(
-        gradients, optimizer, data, tables, _temperature(config.loss, decided.total_steps)
+        gradients,
+        optimizer,
+        data,
+        tables,
+        _temperature(config.loss, decided.total_steps),
+        _by_shards(gradients, tables, world or World(config.train.shards)),
     )
     return Parts(model=model, documents=documents, bank=bank, stepper=stepper, tables=tables)
+
+
+def _by_shards(gradients: StepGradients, tables: Tables, world: World) -> ShardedGradients | None:
+    if world.shards == 1:
+        return None
+    if tables and world.size > 1:
+        raise ConfigError(
+            "A tower that trains rows of a table cannot be trained by several processes yet.",
+            hint="Train this run with one process, without --ranks and --nodes.",
+        )
+    return ShardedGradients(gradients, world, lambda: tables.leaves if tables else [])
 
 
 def _temperature(loss: LossConfig, total_steps: int) -> Callable[[int], float] | None:

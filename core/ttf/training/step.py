@@ -94,10 +94,10 @@ class StepGradients:
             counted.append(counts)
             return losses_S
 
-        losses_S = self._whole_step(head, micro_batches, loss)
+        losses_S = self.whole_step(head, micro_batches, loss)
         return Computed(losses_S=losses_S, docs_KD=docs_KD, extra=full_bank.record_of(counted[0]))
 
-    def _whole_step(
+    def whole_step(
         self,
         head: StepHead,
         micro_batches: list[MicroBatch],
@@ -107,36 +107,36 @@ class StepGradients:
         if self.config.train.grad_cache:
             return cached_step(
                 micro_batches,
-                lambda micro: self._encode(head, micro),
+                lambda micro: self.encode(head, micro),
                 None,
                 loss,
                 self.policy,
-                self._enter_backward,
-                self._leave_backward,
+                self.enter_backward,
+                self.leave_backward,
             )
-        losses_S = loss(torch.cat([self._encode(head, micro) for micro in micro_batches]), None)
-        self._enter_backward()
+        losses_S = loss(torch.cat([self.encode(head, micro) for micro in micro_batches]), None)
+        self.enter_backward()
         losses_S.mean().backward()  # type: ignore[no-untyped-call]
-        self._leave_backward()
+        self.leave_backward()
         return losses_S.detach()
 
     def _accumulated(self, head: StepHead, micro_batches: Iterable[MicroBatch]) -> Computed:
         parts = -(-len(head.rows) // self.micro_batch)
-        docs_KD = torch.cat([self._encode_documents(head, *part) for part in _slices(head, parts)])
+        docs_KD = torch.cat([self.encode_documents(head, *part) for part in _slices(head, parts)])
         # Documents are encoded once; their gradient gathers at a leaf, then goes through at once.
         leaf_KD = docs_KD.detach().requires_grad_() if docs_KD.requires_grad else docs_KD
-        columns = self._columns(head, leaf_KD)
+        columns = self.columns(head, leaf_KD)
         losses = []
         queries: list[torch.Tensor] = []
         for micro in micro_batches:
-            q_BD = self._encode(head, micro)
-            if self._keeps_queries:
+            q_BD = self.encode(head, micro)
+            if self.keeps_queries:
                 queries.append(q_BD.detach())
-            loss_B = self._loss(q_BD, columns, micro.start, micro.stop)
-            self._enter_backward()
+            loss_B = self.loss_of(q_BD, columns, micro.start, micro.stop)
+            self.enter_backward()
             (loss_B.sum() / len(head.rows)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss_B.detach())
-            self._leave_backward()
+            self.leave_backward()
             self.flight.enter(Phase.DATA)
         if docs_KD.requires_grad:
             assert leaf_KD.grad is not None
@@ -148,7 +148,7 @@ class StepGradients:
         )
 
     @property
-    def _keeps_queries(self) -> bool:
+    def keeps_queries(self) -> bool:
         return self.config.miner.keeps_queries
 
     def _cached(self, head: StepHead, micro_batches: list[MicroBatch]) -> Computed:
@@ -159,16 +159,16 @@ class StepGradients:
         def loss(q_SD: torch.Tensor, d_KD: torch.Tensor | None) -> torch.Tensor:
             assert d_KD is not None
             docs.append(d_KD.detach())
-            return self._loss(q_SD, self._columns(head, d_KD), 0, len(head.rows))
+            return self.loss_of(q_SD, self.columns(head, d_KD), 0, len(head.rows))
 
         losses_S = cached_step(
             list(zip(micro_batches, _slices(head, len(micro_batches)), strict=True)),
-            lambda chunk: self._encode(head, chunk[0]),
-            lambda chunk: self._encode_documents(head, *chunk[1]),
+            lambda chunk: self.encode(head, chunk[0]),
+            lambda chunk: self.encode_documents(head, *chunk[1]),
             loss,
             self.policy,
-            self._enter_backward,
-            self._leave_backward,
+            self.enter_backward,
+            self.leave_backward,
         )
         return Computed(losses_S=losses_S, docs_KD=docs[0])
 
@@ -176,25 +176,25 @@ class StepGradients:
         self, head: StepHead, micro_batches: list[MicroBatch]
     ) -> Computed:
         fixed_KD = self.documents.encode(head.docs)
-        columns = self._columns(head, fixed_KD)
+        columns = self.columns(head, fixed_KD)
         queries: list[torch.Tensor] = []
 
         def loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
             queries.append(q_SD.detach())
-            return self._loss(q_SD, columns, 0, len(head.rows))
+            return self.loss_of(q_SD, columns, 0, len(head.rows))
 
-        losses_S = self._whole_step(head, micro_batches, loss)
-        kept = queries[0] if self._keeps_queries else None
+        losses_S = self.whole_step(head, micro_batches, loss)
+        kept = queries[0] if self.keeps_queries else None
         return Computed(losses_S=losses_S, docs_KD=fixed_KD, queries_SD=kept)
 
-    def _enter_backward(self) -> None:
+    def enter_backward(self) -> None:
         self.flight.enter(Phase.BACKWARD)
 
-    def _leave_backward(self) -> None:
+    def leave_backward(self) -> None:
         if isinstance(self.policy, StepPacing):
             self.policy.micro_batch_ended()
 
-    def _encode(self, head: StepHead, micro: MicroBatch) -> torch.Tensor:
+    def encode(self, head: StepHead, micro: MicroBatch) -> torch.Tensor:
         x = self.policy.to_device(torch.from_numpy(micro.queries.x))
         lengths = micro.queries.lengths
         self.flight.enter(Phase.FORWARD, micro_batch=micro.start // self.micro_batch)
@@ -204,7 +204,7 @@ class StepGradients:
                 x, None if lengths is None else torch.from_numpy(lengths)
             )
 
-    def _encode_documents(self, head: StepHead, start: int, stop: int) -> torch.Tensor:
+    def encode_documents(self, head: StepHead, start: int, stop: int) -> torch.Tensor:
         self.flight.enter(Phase.FORWARD)
         self._seed_dropout(head.step, "doc", start)
         return self.documents.encode(head.docs[start:stop])
@@ -218,7 +218,7 @@ class StepGradients:
         else:
             torch.manual_seed(seed)
 
-    def _columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
+    def columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
         return self.bank.columns(
             head.doc_ids,
             docs_KD,
@@ -227,7 +227,7 @@ class StepGradients:
             use_bank=head.step >= self.config.loss.memory_bank_start,
         )
 
-    def _loss(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
+    def loss_of(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
         return info_nce(
             q_BD,
             columns.trained or columns.cand_ND,
@@ -250,9 +250,12 @@ class Stepper:
         data: Dataset,
         tables: Tables | None = None,
         temperature: Callable[[int], float] | None = None,
+        compute: Callable[[StepHead, Iterator[MicroBatch]], Computed] | None = None,
     ) -> None:
-        """`temperature`: of each step, where it is neither learned nor always the same."""
+        """`temperature`: of each step, where it is neither learned nor always the same. `compute`:
+        how the gradients of a whole step are added up; without it, `gradients` does."""
         self.gradients = gradients
+        self._compute = compute
         self._tables = tables
         self.optimizer = optimizer
         self.model = gradients.model
@@ -273,7 +276,7 @@ class Stepper:
             group["lr"] = lr
         if self._temperature is not None:
             self.model.temperature.set_to(self._temperature(head.step))
-        computed = self.gradients(head, micro_batches)
+        computed = (self._compute or self.gradients)(head, micro_batches)
         self.gradients.flight.enter(Phase.OPTIMIZER)
         loss = float(computed.losses_S.mean())
         norm = float(

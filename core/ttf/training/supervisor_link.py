@@ -41,6 +41,8 @@ class Link:
         # Environment variables that were kept from this process.
         self.left_out: Mapping[str, str] = {}
         self.command: tuple[str, ...] = ()  # What the user typed; empty if unknown.
+        # An end is agreed on with other processes between two steps, never in the middle of long work.
+        self.together = False
         self.save_every = 0  # See `TrainRequest.save_every`; changes while the run goes on.
         self.shed_asked = threading.Event()
         self.leave_asked = threading.Event()
@@ -55,6 +57,8 @@ class Link:
         """Call it during long work between two steps. A sign of life; raises LeaveAsked or
         StopAsked if the run is to end."""
         self.flight.beat()
+        if self.together:
+            return
         if self.leave_asked.is_set():
             raise LeaveAsked
         self.stop.raise_if_asked()

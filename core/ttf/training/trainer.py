@@ -41,6 +41,7 @@ from ttf.text.progress import Reporter
 from ttf.text.secrets import Secrets
 from ttf.text.shell import quoted
 from ttf.training import manifest
+from ttf.training.among_others import Joined, among_others
 from ttf.training.auto_settings import Decided
 from ttf.training.best_weights import Selection
 from ttf.training.calibration.stage import calibrate_kept_model
@@ -48,9 +49,10 @@ from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_lear
 from ttf.training.checkpoint import RunState, Snapshot, Totals
 from ttf.training.going_on import has_begun, load_state, refuse_larger_than_saved
 from ttf.training.mined_negatives import MinedNegatives
-from ttf.training.recorder import Recorder, recording, summary_facts
+from ttf.training.recorder import Recorder, recording
 from ttf.training.schedule import evaluation_due, learning_rate
 from ttf.training.session import Session, open_session
+from ttf.training.summary_facts import summary_facts
 from ttf.training.supervisor_link import LeaveAsked, Link
 from ttf.training.towers import start_from
 
@@ -67,14 +69,19 @@ def run(
     resume: bool = False,
     link: Link | None = None,
     opening: Sequence[str] = (),
+    joined: Joined | None = None,
 ) -> Summary:
     # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
-    # configuration and all files have been checked.
+    # configuration and all files have been checked. `joined`: the other processes of the run.
     def check(decided: Decided) -> None:
         if resume:
             refuse_larger_than_saved(folder, decided.specs)
 
-    with open_session(resolved, folder, policy, reporter, link, check=check) as session:
+    world = None if joined is None else joined.world
+    with open_session(
+        resolved, folder, policy, reporter, link, check=check, world=world
+    ) as session:
+        among = [] if joined is None else among_others(session, joined)
         resume = resume and has_begun(folder, reporter.note)
         _write(session, folder.make_folders)
         if not resume:
@@ -87,7 +94,9 @@ def run(
         # Again, now with every "auto" settled.
         session.link.tell({"configured": flat(session.config), "inputs": inputs})
         if session.parts.model.documents_frozen:
-            session.parts.documents.freeze(folder.index, must_exist=resume)
+            # A rank that is new makes the same vectors again.
+            alone = session.world.size == 1
+            session.parts.documents.freeze(folder.index, must_exist=resume and alone)
         snapshot, deviations = load_state(session) if resume else (None, [])
         session.parts.tables.open(
             folder.path,
@@ -103,7 +112,7 @@ def run(
         trainer = Trainer(session, _write(session, log))
         if snapshot is not None:
             trainer.restore(snapshot, deviations)
-        trainer.deviate(session.decided.deviations)
+        trainer.deviate([*session.decided.deviations, *among])
         return trainer.run(resumed_from=step or 0)
 
 
@@ -249,6 +258,7 @@ class Trainer:
     def _train(self, recorder: Recorder) -> Ending:
         # The last save is part of this, so that a disk failure here is an ending as well.
         flight = self.session.link.flight
+        self.session.meet()
         flight.begins(self.loop.step)
         try:
             loop.train(self.loop, recorder)

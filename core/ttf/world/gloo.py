@@ -10,7 +10,6 @@ the store, where waiting has no limit and gives signs of life. No pickle anywher
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import time
@@ -24,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ttf.errors import ConfigError, PeerLost
+from ttf.process import messages
 from ttf.rundir.world_place import WorldPlace
 from ttf.world.tree import Fold, Node, nodes_of, shards_of
 from ttf.world.word import WORD_BYTES, Agreed, Word, agreed
@@ -34,7 +34,6 @@ _LOOK_EVERY_S: Final = 0.02
 _LEAVES_WITHIN_S: Final = 5.0
 # Of a whole start: the other hosts may load libraries from a cold disk.
 _JOIN_S: Final = 300.0
-_MOST_TOLD: Final = 64 << 20
 
 
 def join(place: WorldPlace, shards: int) -> World:
@@ -158,7 +157,7 @@ class GlooWorld(World):
         self._met += 1
         keys = [f"{place}/{rank}" for rank in range(self.size)]
         with self._peers(f"the wait for {name!r}"):
-            self._store.set(keys[self.rank], json.dumps(document))
+            self._store.set(keys[self.rank], messages.encode(document))
             while not self._store.check(keys):
                 beat()
                 time.sleep(_LOOK_EVERY_S)
@@ -179,15 +178,13 @@ class GlooWorld(World):
 
 
 def _document(data: bytes, rank: int) -> Mapping[str, Any]:
-    if len(data) > _MOST_TOLD:
-        raise PeerLost(f"Rank {rank} said {len(data):,} bytes at once.")
     try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise PeerLost(f"Rank {rank} said what is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise PeerLost(f"Rank {rank} said what is no object.")
-    return found
+        found = list(messages.Reader().feed(data))
+    except messages.BrokenFrame as error:
+        raise PeerLost(f"What rank {rank} said cannot be read: {error}.") from error
+    if len(found) != 1:
+        raise PeerLost(f"What rank {rank} said is not whole.")
+    return found[0]
 
 
 def interface_towards(host: str, port: int) -> str:

@@ -111,7 +111,7 @@ def test_every_hook_says_when_it_is_called() -> None:
 
 ROOMS = (
     "commands config data host incidents machine mining process rundir supervise testing text tools "
-    "training"
+    "training world"
 )
 FILES = "__init__ __main__ api cli contracts errors hookspecs loop"
 

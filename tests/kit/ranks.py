@@ -1,0 +1,140 @@
+"""Several trainers that train one run together, started without a supervisor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttf.process.child import Child
+from ttf.process.conversation import Conversation, wait
+from ttf.rundir.request import TrainRequest
+from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.world_place import WorldPlace
+
+_TRAINER = ("-m", "ttf.training.launch", "-1")
+# What a line of metrics.jsonl says about times and processes, and not about results.
+_OF_A_PROCESS = {
+    "time", "seconds", "samples_per_s", "data_s", "compute_s", "exchange_s", "encode_s",
+    "build_s", "search_s", "cost_s", "reused",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one trainer ended: its final record, its exit code, the end of its stderr."""
+
+    end: dict[str, Any]
+    code: int
+    stderr: str
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        assert "summary" in self.end, (self.code, self.end, self.stderr)
+        found: dict[str, Any] = self.end["summary"]
+        return found
+
+
+def small_data(folder: Path, *, pairs: int = 400, dim: int = 16, length: int = 6) -> dict[str, Any]:
+    """Sequences whose last vectors are near a document of 300; flags of `ttf train`."""
+    rng = np.random.default_rng(3)
+    bank = rng.standard_normal((300, dim)).astype(np.float32)
+    positives = rng.integers(0, 300, pairs)
+    noise = rng.standard_normal((pairs, length, dim)).astype(np.float32)
+    queries = (bank[positives][:, None] + noise).astype(np.float32)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(
+        folder / "pairs.npz",
+        X_train=queries,
+        pos_train=positives,
+        X_val=queries[:90],
+        pos_val=positives[:90],
+    )
+    np.savez(folder / "bank.npz", vectors=bank)
+    return {"data.pairs": str(folder / "pairs.npz"), "data.bank": str(folder / "bank.npz")}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def folder_of(out: Path, rank: int) -> Path:
+    return out / "ranks" / str(rank) if rank else out
+
+
+def train_ranks(
+    out: Path, ranks: int, flags: dict[str, Any], *, resume: bool = False, timeout_s: float = 30
+) -> list[Ended]:
+    """Starts the ranks of an attempt and waits until all have ended."""
+    store = f"127.0.0.1:{free_port()}"
+    children: list[tuple[Child, Conversation]] = []
+    for rank in range(ranks):
+        path = folder_of(out, rank)
+        path.mkdir(parents=True, exist_ok=True)
+        RunFolder(path).make_folders()
+        if resume and rank and not (path / "run.toml").exists():
+            for name in ("run.toml", "manifest.json"):
+                shutil.copy(out / name, path / name)
+        place = WorldPlace(
+            rank=rank,
+            size=ranks,
+            local_rank=rank,
+            local_size=ranks,
+            store=store,
+            interface="lo",
+            exchange_timeout_s=timeout_s,
+        )
+        world = place if ranks > 1 else None
+        request = TrainRequest(
+            run_dir=str(path), resume=resume, flags={} if resume else flags, world=world
+        )
+        child = Child(_TRAINER)
+        children.append((child, Conversation(child, {"request": asdict(request)})))
+    return _ends(children)
+
+
+def _ends(children: list[tuple[Child, Conversation]]) -> list[Ended]:
+    ends: dict[int, dict[str, Any]] = {}
+    while any(child.alive() for child, _ in children):
+        wait([talk for _, talk in children], 0.2)
+        _take(children, ends)
+    codes = [child.end(5) for child, _ in children]
+    _take(children, ends)
+    found = [
+        Ended(ends.get(rank, {}), codes[rank], talk.stderr.data().decode(errors="replace"))
+        for rank, (_, talk) in enumerate(children)
+    ]
+    for child, _ in children:
+        child.close()
+    return found
+
+
+def _take(children: list[tuple[Child, Conversation]], ends: dict[int, dict[str, Any]]) -> None:
+    for rank, (_, talk) in enumerate(children):
+        for message in talk.take():
+            if "end" in message:
+                ends[rank] = message["end"]
+
+
+def results_of(out: Path) -> dict[str, Any]:
+    """What must be equal: weights, mined tables, all that metrics.jsonl says but times."""
+    tables = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((out / "candidates").rglob("*.npy"))
+    }
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    kept = [
+        {key: value for key, value in line.items() if key not in _OF_A_PROCESS}
+        for line in lines
+        if line["type"] in ("step", "eval", "mining")
+    ]
+    return {"tables": tables, "metrics": kept}

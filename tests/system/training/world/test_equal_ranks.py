@@ -1,0 +1,66 @@
+"""Any number of processes trains to the same bits: weights, mined tables, losses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kit.ranks import folder_of, results_of, small_data, train_ranks
+from tests.kit.widely import wide
+
+MINED = {"miner.negatives": 4, "miner.start": 0, "miner.refresh": 12, "miner.name": "exact"}
+MODES: dict[str, dict[str, Any]] = {
+    "mining": {
+        **MINED,
+        "loss.memory_bank": 64,
+        "train.accumulate": 2,
+        "loss.learn_temperature": True,
+    },
+    "grad_cache": {"train.grad_cache": True, "train.accumulate": 4},
+    "symmetric": {"loss.symmetric": True},
+    "full_bank": {"loss.negatives": "bank"},
+    "full_bank_cached": {"loss.negatives": "bank", "train.grad_cache": True},
+    "reused_queries": {**MINED, "miner.queries": "reuse", "miner.refresh": "epoch"},
+    "trained_documents": {"tower.doc.name": "mlp", "loss.memory_bank": 64, **MINED},
+    "trained_documents_cached": {"tower.doc.name": "mlp", "train.grad_cache": True},
+    "mlp_bf16": {"tower.query.name": "mlp", "device.precision": "bf16", **MINED},
+}
+COMMON = {
+    "train.shards": 8,
+    "train.steps": 30,
+    "train.batch_size": 32,
+    "device.threads": 1,
+    "tower.query.name": "gru",
+    "tower.query.hidden": 16,
+    "device.precision": "fp32",
+    "evaluate.patience": 0,
+    "calibrate.enabled": True,
+}
+
+
+def run_with(folder: Path, ranks: int, mode: str) -> tuple[str, dict[str, Any]]:
+    flags = {**small_data(folder / "data"), **COMMON, **MODES[mode]}
+    out = folder / f"run-{ranks}"
+    ended = train_ranks(out, ranks, flags)
+    summaries = [each.summary for each in ended]
+    weights = {summary["weights_sha256"] for summary in summaries}
+    assert len(weights) == 1
+    assert summaries[0]["world_size"] == ranks
+    assert all(summary["exact"] for summary in summaries)
+    for rank in range(1, ranks):
+        assert results_of(folder_of(out, rank)) == results_of(out)
+    return weights.pop(), results_of(out)
+
+
+@pytest.mark.parametrize("mode", ["mining"])
+def test_one_and_three_processes_train_to_the_same_bits(tmp_path: Path, mode: str) -> None:
+    assert run_with(tmp_path, 3, mode) == run_with(tmp_path, 1, mode)
+
+
+@wide
+@pytest.mark.parametrize("mode", MODES)
+def test_any_number_of_processes_trains_to_the_same_bits(tmp_path: Path, mode: str) -> None:
+    alone = run_with(tmp_path, 1, mode)
+    for ranks in (2, 3, 4, 5, 8):
+        assert run_with(tmp_path, ranks, mode) == alone
