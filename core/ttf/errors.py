@@ -190,6 +190,11 @@ class PeerLost(TtfError):
     exit_code = ExitCode.GAVE_UP
 
 
+class RanksDrifted(NumericFailure):
+    """The processes of a run should hold the same weights, or compute the same gradient, and do not:
+    a fault of a machine. A restart goes on from a checkpoint that all agreed on."""
+
+
 class RanksDisagree(ConfigError):
     """The processes of a run have different configurations, data or results."""
 

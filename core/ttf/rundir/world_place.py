@@ -15,6 +15,7 @@ class WorldPlace:
     local_rank: int = 0  # Among the ranks of its node; 0 keeps the folder of the node.
     local_size: int = 1
     store: str = ""  # HOST:PORT where rank 0 listens for the others.
+    hosted: bool = False  # Not rank 0 listens there, but the launcher.
     attempt: int = 0
     interface: str = ""  # Network interface, e.g. "eth0"; empty: that of the store's address.
     exchange_timeout_s: float = 60.0

@@ -64,7 +64,9 @@ if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
 
 # Errors of ttf that are incidents: `decide.py` chooses what follows; others are only passed on.
-MENDABLE: Final = frozenset({"NumericFailure", "DataChanged", "StorageError", "DeviceMistrusted"})
+MENDABLE: Final = frozenset(
+    {"NumericFailure", "RanksDrifted", "DataChanged", "StorageError", "DeviceMistrusted"}
+)
 
 
 def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> Summary:

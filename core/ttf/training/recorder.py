@@ -36,6 +36,7 @@ from ttf.training.session import Session
 from ttf.training.summary_facts import gate_key, gates_so_far, summary_facts
 from ttf.training.supervisor_link import LeaveAsked
 from ttf.training.towers import save_model
+from ttf.world.vouching import WEIGHTS_EVERY, digest, refuse_drift
 from ttf.world.word import Agreed, Save, Word
 
 SYNC_METRICS_EVERY_S: Final = 30.0
@@ -175,7 +176,10 @@ class Recorder:
         self._report_saved()
         if self._probe.due(step):  # first: do not save results of a wrong device
             self._run_probe(step)
-        agreed = self._session.world.agree(self._word(step))
+        world = self._session.world
+        agreed = world.agree(self._word(step))
+        if agreed.save >= Save.BESIDE or step % WEIGHTS_EVERY == 0:
+            self._vouch(step)
         if agreed.save == Save.WAIT:
             self._save_and_wait(step)
         elif agreed.save == Save.BESIDE:
@@ -196,6 +200,15 @@ class Recorder:
             stop=link.stop.signum,
             leave=link.leave_asked.is_set(),
         )
+
+    def _vouch(self, step: int) -> None:
+        """No checkpoint is written that the processes of the run do not agree on."""
+        world = self._session.world
+        if world.size == 1:
+            return
+        weights = digest(self._session.parts.model.state_dict().values())
+        words = world.agree(Word(step=step, weights=weights)).words
+        refuse_drift(world.place, step, [word.weights for word in words])
 
     def _save_wanted(self, step: int) -> Save:
         if self._durable_save_due(step):

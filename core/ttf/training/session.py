@@ -18,9 +18,9 @@ from ttf.config.resolve import Resolved
 from ttf.config.schema import LossConfig, RunConfig
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.data.ahead import Ahead
-from ttf.data.dataset import Dataset
+from ttf.data.dataset import Dataset, Split
 from ttf.data.first_look import look
-from ttf.data.loader import DrawNegatives, Loader, StepReader
+from ttf.data.loader import DrawNegatives, Loader, MicroBatch, StepHead, StepReader
 from ttf.data.open_dataset import open_dataset
 from ttf.data.order import key
 from ttf.errors import ConfigError
@@ -248,12 +248,14 @@ def assemble(
         data,
         tables,
         _temperature(config.loss, decided.total_steps),
-        _by_shards(gradients, tables, world or World(config.train.shards)),
+        _by_shards(gradients, data.train, tables, world or World(config.train.shards)),
     )
     return Parts(model=model, documents=documents, bank=bank, stepper=stepper, tables=tables)
 
 
-def _by_shards(gradients: StepGradients, tables: Tables, world: World) -> ShardedGradients | None:
+def _by_shards(
+    gradients: StepGradients, split: Split, tables: Tables, world: World
+) -> ShardedGradients | None:
     if world.shards == 1:
         return None
     if tables and world.size > 1:
@@ -261,7 +263,11 @@ def _by_shards(gradients: StepGradients, tables: Tables, world: World) -> Sharde
             "A tower that trains rows of a table cannot be trained by several processes yet.",
             hint="Train this run with one process, without --ranks and --nodes.",
         )
-    return ShardedGradients(gradients, world, lambda: tables.leaves if tables else [])
+
+    def read(head: StepHead, start: int, stop: int) -> MicroBatch:
+        return MicroBatch(start=start, stop=stop, queries=split.batch(head.rows[start:stop]))
+
+    return ShardedGradients(gradients, world, read, lambda: tables.leaves if tables else [])
 
 
 def _temperature(loss: LossConfig, total_steps: int) -> Callable[[int], float] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -24,6 +24,8 @@ from ttf.training.loss.rank_counts import RankCounts
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.step import Computed, StepGradients
 from ttf.world.tree import Fold, Node, parts, samples_of, shards_of
+from ttf.world.vouching import SHARD_EVERY, digest, refuse_other_shards
+from ttf.world.word import Word
 from ttf.world.world import World, plus
 
 
@@ -51,6 +53,16 @@ class _Documents:
     parts: tuple[tuple[int, int, Tensor], ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Shard:
+    """What one shard gives: its gradient, and figures of its samples in their order."""
+
+    flat: Tensor
+    losses: list[Tensor] = field(default_factory=list)
+    queries: list[Tensor] = field(default_factory=list)
+    counts: list[RankCounts] = field(default_factory=list)
+
+
 class ShardedGradients:
     """`StepGradients` by shards; changes no weight and no memory bank."""
 
@@ -58,9 +70,12 @@ class ShardedGradients:
         self,
         gradients: StepGradients,
         world: World,
+        read: Callable[[StepHead, int, int], MicroBatch],
         leaves: Callable[[], list[Tensor]] = list,
     ) -> None:
-        """`leaves`: tensors outside the model that get gradients, such as rows of tables."""
+        """`read`: reads samples of a step that are another rank's. `leaves`: tensors outside the
+        model that get gradients, such as rows of tables."""
+        self._read = read
         self._gradients = gradients
         self._world = world
         self._leaves = leaves
@@ -87,8 +102,9 @@ class ShardedGradients:
         found = self._documents(head, graphs=True)
         leaf_KD = found.docs_KD.detach().requires_grad_(bool(found.parts))
         columns = gradients.columns(head, leaf_KD)
-        fold, losses, queries = Fold[Tensor](plus), list[Tensor](), list[Tensor]()
-        for shard, micros in self._by_shard(micro_batches, samples):
+
+        def shard_of(micros: Iterable[MicroBatch]) -> _Shard:
+            losses, queries = [], []
             for micro in micros:
                 q_BD = gradients.encode(head, micro)
                 queries.append(q_BD.detach())
@@ -98,14 +114,16 @@ class ShardedGradients:
                 losses.append(loss_B.detach())
                 gradients.leave_backward()
                 gradients.flight.enter(Phase.DATA)
-            fold.add(Node(shard, 1), self._taken([leaf_KD] if found.parts else []))
-        total = self._total(fold)
+            flat = self._taken([leaf_KD] if found.parts else [])
+            return _Shard(flat=flat, losses=losses, queries=queries)
+
+        total, shards = self._summed(head, micro_batches, lambda _, micros: shard_of(micros))
         if found.parts:
             count = leaf_KD.numel()
             total, grads_KD = total[:-count], total[-count:].view_as(leaf_KD).to(leaf_KD.device)
             total = total + self._through_documents(found, grads_KD)
         self._put(total)
-        return self._computed(head, losses, found.docs_KD, queries)
+        return self._computed(head, shards, found.docs_KD)
 
     def _cached(self, head: StepHead, micro_batches: list[MicroBatch]) -> Computed:
         gradients = self._gradients
@@ -118,16 +136,18 @@ class ShardedGradients:
         losses_S.mean().backward()  # type: ignore[no-untyped-call]
         # Every rank has these (a learned temperature's): they are added once, not by each shard.
         common = self._taken([])
-        fold = Fold[Tensor](plus)
-        for shard, micros in self._by_shard(micro_batches, len(head.rows)):
+
+        def shard_of(shard: int, micros: Iterable[MicroBatch]) -> _Shard:
             for micro in micros:
                 again_BD = gradients.encode(head, micro)
                 gradients.enter_backward()
                 again_BD.backward(_grad(q_SD)[micro.start : micro.stop])  # type: ignore[no-untyped-call]
                 gradients.leave_backward()
             self._again_through_documents(head, shard, d_KD)
-            fold.add(Node(shard, 1), self._taken([]))
-        self._put(self._total(fold).add_(common))
+            return _Shard(flat=self._taken([]))
+
+        total, _ = self._summed(head, micro_batches, shard_of)
+        self._put(total.add_(common))
         kept = q_SD.detach() if gradients.keeps_queries else None
         return Computed(losses_S=losses_S.detach(), docs_KD=d_KD.detach(), queries_SD=kept)
 
@@ -136,29 +156,76 @@ class ShardedGradients:
     ) -> Computed:
         gradients = self._gradients
         docs_KD = gradients.documents.encode(head.docs)
-        fold, losses, counted = Fold[Tensor](plus), list[Tensor](), list[Tensor]()
-        for shard, micros in self._by_shard(micro_batches, len(head.rows)):
-            own = _part(head, *samples_of(shard, len(head.rows), self._world.shards))
 
-            def loss(q: Tensor, _: Tensor | None, own: StepHead = own) -> Tensor:
-                losses, counts = full_bank.losses(
-                    q,
+        def shard_of(shard: int, micros: Iterable[MicroBatch]) -> _Shard:
+            own = _part(head, *samples_of(shard, len(head.rows), self._world.shards))
+            counted: list[RankCounts] = []
+
+            def loss(q_BD: Tensor, _: Tensor | None) -> Tensor:
+                losses_B, counts = full_bank.losses(
+                    q_BD,
                     docs_KD,
                     own,
                     scale=gradients.model.temperature.scale(),
                     precision=gradients.precision,
                     beat=gradients.flight.beat,
                 )
-                counted.append(torch.stack([counts.ranks_B, counts.above_B], dim=1))
-                return losses
+                counted.append(counts)
+                return losses_B
 
-            losses.append(gradients.whole_step(own, list(micros), loss))
+            losses_B = gradients.whole_step(own, list(micros), loss)
             # Of the shard's mean. V is a power of two, so this division is exact.
-            fold.add(Node(shard, 1), self._taken([]).div_(self._world.shards))
-        self._put(self._total(fold))
-        counts = self._joined(torch.cat(counted), len(head.rows))
+            flat = self._taken([]).div_(self._world.shards)
+            return _Shard(flat=flat, losses=[losses_B], counts=counted)
+
+        total, shards = self._summed(head, micro_batches, shard_of)
+        self._put(total)
+        counts = torch.cat(
+            [torch.stack([c.ranks_B, c.above_B], dim=1) for each in shards for c in each.counts]
+        )
+        counts = self._joined(counts, len(head.rows))
         record = full_bank.record_of(RankCounts(ranks_B=counts[:, 0], above_B=counts[:, 1]))
-        return replace(self._computed(head, losses, docs_KD, []), extra=record)
+        return replace(self._computed(head, shards, docs_KD), extra=record)
+
+    # --- the sum --------------------------------------------------------------------------
+
+    def _summed(
+        self,
+        head: StepHead,
+        micro_batches: Iterable[MicroBatch],
+        shard_of: Callable[[int, Iterable[MicroBatch]], _Shard],
+    ) -> tuple[Tensor, list[_Shard]]:
+        """The sum over all shards, and what own shards computed besides."""
+        checked = self._world.size > 1 and head.step % SHARD_EVERY == 0
+        fold, shards, first = Fold[Tensor](plus), list[_Shard](), 0
+        for shard, micros in self._by_shard(micro_batches, len(head.rows)):
+            found = shard_of(shard, micros)
+            if checked and not shards:
+                first = digest([found.flat])
+            # The sum of two shards is written into the first one.
+            shards.append(replace(found, flat=found.flat[:0]))
+            fold.add(Node(shard, 1), found.flat)
+        if checked:
+            self._check_neighbour(head, first, shard_of)
+        return self._total(fold), shards
+
+    def _check_neighbour(
+        self,
+        head: StepHead,
+        first: int,
+        shard_of: Callable[[int, Iterable[MicroBatch]], _Shard],
+    ) -> None:
+        """Computes the first shard of the next rank once more. Raises RanksDrifted."""
+        world = self._world
+        shard = self._shards_of((world.rank + 1) % world.size).start
+        start, stop = samples_of(shard, len(head.rows), world.shards)
+        size = self._gradients.micro_batch
+        micros = [self._read(head, at, at + size) for at in range(start, stop, size)]
+        again = digest([shard_of(shard, micros).flat])
+        told = [world.agree(Word(step=head.step, weights=each)).words for each in (first, again)]
+        refuse_other_shards(
+            world.place, head.step, *([word.weights for word in words] for words in told)
+        )
 
     # --- documents ------------------------------------------------------------------------
 
@@ -249,13 +316,13 @@ class ShardedGradients:
         flight.enter(Phase.FORWARD)
         return found
 
-    def _computed(
-        self, head: StepHead, losses: list[Tensor], docs_KD: Tensor, queries: list[Tensor]
-    ) -> Computed:
+    def _computed(self, head: StepHead, shards: list[_Shard], docs_KD: Tensor) -> Computed:
         samples = len(head.rows)
+        losses = torch.cat([loss for each in shards for loss in each.losses])
+        queries = [q for each in shards for q in each.queries]
         kept = self._gradients.keeps_queries and queries
         return Computed(
-            losses_S=self._joined(torch.cat(losses), samples),
+            losses_S=self._joined(losses, samples),
             docs_KD=docs_KD.detach(),
             queries_SD=self._joined(torch.cat(queries), samples) if kept else None,
         )

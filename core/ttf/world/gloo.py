@@ -50,19 +50,21 @@ def join(place: WorldPlace, shards: int) -> World:
 class GlooWorld(World):
     def __init__(self, place: WorldPlace, shards: int) -> None:
         super().__init__(shards)
-        self._place = place
+        self.place = place
         self.rank, self.size = place.rank, place.size
         self._met = 0
         host, _, port = place.store.rpartition(":")
         os.environ[_INTERFACE] = place.interface or interface_towards(host, int(port))
         with self._peers("the start"):
-            self._store = dist.TCPStore(
+            server = dist.TCPStore(
                 host,
                 int(port),
-                is_master=place.rank == 0,
+                is_master=place.rank == 0 and not place.hosted,
                 wait_for_workers=False,
                 timeout=timedelta(seconds=_JOIN_S),
             )
+            # A launcher's store outlives an attempt, and holds what was said in it.
+            self._store = dist.PrefixStore(f"ttf-{place.attempt}", server)
             dist.init_process_group(
                 "gloo",
                 store=dist.PrefixStore("gloo", self._store),

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ttf.rundir.world_place import WorldPlace
 from ttf.world.tree import Fold, shards_of
 from ttf.world.word import Agreed, Word, agreed
 
@@ -24,6 +25,7 @@ class World:
 
     def __init__(self, shards: int = 1) -> None:
         self.shards = shards
+        self.place = WorldPlace(rank=0, size=1)
 
     @property
     def own_shards(self) -> range:

@@ -22,9 +22,7 @@ def tree(values: list[float]) -> float:
 def test_any_number_of_ranks_adds_the_same_tree(power: int, data: st.DataObject) -> None:
     shards = 1 << power
     ranks = data.draw(st.integers(1, shards))
-    values = data.draw(
-        st.lists(st.floats(-1e6, 1e6, width=32), min_size=shards, max_size=shards)
-    )
+    values = data.draw(st.lists(st.floats(-1e6, 1e6, width=32), min_size=shards, max_size=shards))
     upper = Fold[float](lambda a, b: a + b)
     for rank in range(ranks):
         fold = Fold[float](lambda a, b: a + b)
