@@ -163,10 +163,12 @@ def cli() -> None:
     pass
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
+def main(
+    argv: Sequence[str] | None = None, command: click.Command = cli, name: str = "ttf"
+) -> NoReturn:
     """The console script and `python -m ttf`: runs the command and exits with its code."""
     _fill_closed_streams()
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    sys.exit(run(sys.argv[1:] if argv is None else argv, command, name))
 
 
 def _fill_closed_streams() -> None:
@@ -179,11 +181,11 @@ def _fill_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], command: click.Command = cli, name: str = "ttf") -> int:
     """Runs one command line in this process; returns its exit code and never raises."""
     as_json = "--json" in argv
     try:
-        code = _invoke(list(argv))
+        code = _invoke(list(argv), command, name)
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.exceptions.Exit as stop:
@@ -221,18 +223,19 @@ def run(argv: Sequence[str]) -> int:
     return code
 
 
-def _invoke(argv: list[str]) -> int:
+def _invoke(argv: list[str], command: click.Command, name: str) -> int:
     instruction = os.environ.get("_TTF_COMPLETE")
     if instruction:
         from click.shell_completion import shell_complete
 
         return shell_complete(cli, {}, "ttf", "_TTF_COMPLETE", instruction)
-    if argv and argv[0] in _LOAD_TORCH and not {"-h", "--help"} & set(argv):
+    loads_torch = command is not cli or (argv and argv[0] in _LOAD_TORCH)
+    if loads_torch and not {"-h", "--help"} & set(argv):
         from ttf.process.limits import ensure_addresses
 
         ensure_addresses()
-    with cli.make_context("ttf", argv, color=color()) as ctx:
-        result = cli.invoke(ctx)
+    with command.make_context(name, argv, color=color()) as ctx:
+        result = command.invoke(ctx)
     return result if isinstance(result, int) else int(ExitCode.DONE)
 
 

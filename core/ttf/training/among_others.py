@@ -67,13 +67,13 @@ def leaving(joined: Joined | None) -> Iterator[None]:
         joined.world.close()
 
 
-def among_others(session: Session, joined: Joined) -> list[str]:
+def among_others(session: Session, joined: Joined) -> tuple[list[str], bool]:
     """Compares what the ranks are about to train, and gives everybody the newest checkpoint; returns
-    deviations. Raises RanksDisagree, PeerLost."""
+    deviations, and whether there is a checkpoint. Raises RanksDisagree, PeerLost."""
     from ttf.training.same_everywhere import compare_ranks
     from ttf.world.copies import share_newest
 
     beat = session.link.flight.beat
     found = compare_ranks(session, joined.place, beat)
-    share_newest(session.world, session.folder, session.reporter.note)
-    return [*joined.deviations, *found]
+    newest = share_newest(session.world, session.folder, session.reporter.note)
+    return [*joined.deviations, *found], newest >= 0

@@ -81,8 +81,8 @@ def run(
     with open_session(
         resolved, folder, policy, reporter, link, check=check, world=world
     ) as session:
-        among = [] if joined is None else among_others(session, joined)
-        resume = resume and has_begun(folder, reporter.note)
+        among, begun = ([], False) if joined is None else among_others(session, joined)
+        resume = begun or (resume and has_begun(folder, reporter.note))
         _write(session, folder.make_folders)
         if not resume:
             _begin(session)

@@ -64,7 +64,11 @@ def _listed(folder: RunFolder, step: int) -> Mapping[str, Any]:
     table = read_json(checkpoint / CHECKPOINT, folder.path)["table"]
     folders = [folder.candidates / table["key"]] if table else []
     return {
-        "metrics": _size(folder.metrics, folder) if folder.metrics.is_file() else -1,
+        "documents": {
+            path.name: _size(path, folder)
+            for path in (folder.manifest, folder.metrics)
+            if path.is_file()
+        },
         # The table first: a checkpoint without its table is damaged.
         "folders": [
             {
@@ -89,11 +93,11 @@ def _send(
     world: World, folder: RunFolder, listed: Mapping[str, Any], source: int, *, wanted: bool
 ) -> None:
     takes = wanted and world.rank != source
-    size = _checked(listed["metrics"])
-    if size >= 0:
-        data = _file(world, folder, folder.metrics, size, source)
+    for name, size in listed["documents"].items():
+        path = {folder.manifest.name: folder.manifest, folder.metrics.name: folder.metrics}[name]
+        data = _file(world, folder, path, _checked(size), source)
         if takes:
-            write_atomically(folder.metrics, data)
+            write_atomically(path, data)
     for each in listed["folders"]:
         area, name = each["name"]
         if area not in (folder.candidates.name, folder.checkpoints.name):
