@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import signal
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from ttf.process.child import Child
 from ttf.process.conversation import Conversation, wait
+from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.request import TrainRequest
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.world_place import WorldPlace
@@ -72,9 +74,16 @@ def folder_of(out: Path, rank: int) -> Path:
 
 
 def train_ranks(
-    out: Path, ranks: int, flags: dict[str, Any], *, resume: bool = False, timeout_s: float = 30
+    out: Path,
+    ranks: int,
+    flags: dict[str, Any],
+    *,
+    resume: bool = False,
+    timeout_s: float = 30,
+    kill: tuple[int, int] | None = None,
 ) -> list[Ended]:
-    """Starts the ranks of an attempt and waits until all have ended."""
+    """Starts the ranks of an attempt and waits until all have ended. `kill`: a rank, and the step
+    that it has done when it is killed."""
     store = f"127.0.0.1:{free_port()}"
     children: list[tuple[Child, Conversation]] = []
     for rank in range(ranks):
@@ -99,14 +108,19 @@ def train_ranks(
         )
         child = Child(_TRAINER)
         children.append((child, Conversation(child, {"request": asdict(request)})))
-    return _ends(children)
+    return _ends(children, out, kill)
 
 
-def _ends(children: list[tuple[Child, Conversation]]) -> list[Ended]:
+def _ends(
+    children: list[tuple[Child, Conversation]], out: Path, kill: tuple[int, int] | None
+) -> list[Ended]:
     ends: dict[int, dict[str, Any]] = {}
     while any(child.alive() for child, _ in children):
-        wait([talk for _, talk in children], 0.2)
+        wait([talk for _, talk in children], 0.02 if kill else 0.2)
         _take(children, ends)
+        if kill and _steps_done(folder_of(out, kill[0])) >= kill[1]:
+            children[kill[0]][0].signal(signal.SIGKILL)
+            kill = None
     codes = [child.end(5) for child, _ in children]
     _take(children, ends)
     found = [
@@ -116,6 +130,14 @@ def _ends(children: list[tuple[Child, Conversation]]) -> list[Ended]:
     for child, _ in children:
         child.close()
     return found
+
+
+def _steps_done(folder: Path) -> int:
+    reader = FlightReader(folder / "flight.bin")
+    try:
+        return reader.read().step
+    finally:
+        reader.close()
 
 
 def _take(children: list[tuple[Child, Conversation]], ends: dict[int, dict[str, Any]]) -> None:

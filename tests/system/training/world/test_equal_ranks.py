@@ -53,14 +53,36 @@ def run_with(folder: Path, ranks: int, mode: str) -> tuple[str, dict[str, Any]]:
     return weights.pop(), results_of(out)
 
 
-@pytest.mark.parametrize("mode", ["mining"])
-def test_one_and_three_processes_train_to_the_same_bits(tmp_path: Path, mode: str) -> None:
-    assert run_with(tmp_path, 3, mode) == run_with(tmp_path, 1, mode)
-
-
 @wide
 @pytest.mark.parametrize("mode", MODES)
 def test_any_number_of_processes_trains_to_the_same_bits(tmp_path: Path, mode: str) -> None:
     alone = run_with(tmp_path, 1, mode)
     for ranks in (2, 3, 4, 5, 8):
         assert run_with(tmp_path, ranks, mode) == alone
+
+
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
+    flags = {**small_data(tmp_path / "data"), **COMMON, **MODES["mining"]}
+    flags |= {"checkpoint.every_steps": 3}
+    undisturbed, out = tmp_path / "alone", tmp_path / "run"
+    alone = train_ranks(undisturbed, 1, flags)[0].summary
+    first = train_ranks(out, 3, flags, kill=(1, 9))
+    assert first[1].code == -9
+    assert {each.end["error"]["class"] for each in (first[0], first[2])} == {"PeerLost"}
+    again = train_ranks(out, 2, flags, resume=True, kill=(0, 20))
+    assert again[1].end["error"]["class"] == "PeerLost"
+    last = [each.summary for each in train_ranks(out, 4, flags, resume=True)]
+    assert {summary["weights_sha256"] for summary in last} == {alone["weights_sha256"]}
+    assert all(summary["exact"] for summary in last)
+    assert results_of(out) == results_of(undisturbed)
+
+
+@wide
+def test_a_run_of_one_process_takes_shards_when_it_is_resumed_with_more(tmp_path: Path) -> None:
+    flags = {**small_data(tmp_path / "data"), **COMMON, "train.shards": 1}
+    flags |= {"checkpoint.every_steps": 3}
+    train_ranks(tmp_path / "run", 1, flags, kill=(0, 12))
+    last = [each.summary for each in train_ranks(tmp_path / "run", 3, flags, resume=True)]
+    assert [summary["shards"] for summary in last] == [8, 8, 8]
+    assert not last[0]["exact"]
+    assert "resumed with 3 processes" in " ".join(last[0]["deviations"])
