@@ -5,11 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ttf.host.at_work import PluginWork
 from ttf.incidents.death import Remedy
 from ttf.rundir.request import Change
+
+# Errors of ttf that are incidents: `decide.py` chooses what follows; others are only passed on.
+MENDABLE: Final = frozenset(
+    {"NumericFailure", "RanksDrifted", "DataChanged", "StorageError", "DeviceMistrusted"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn, assert_never
+from typing import TYPE_CHECKING, NoReturn, assert_never
 
 from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told, TtfError
 from ttf.incidents.death import Finding
@@ -31,6 +31,7 @@ from ttf.rundir.run_folder import RunFolder, RunLog
 from ttf.rundir.supervision import Journal, last_sign
 from ttf.supervise.decide import decide, initial, wake_at
 from ttf.supervise.events import (
+    MENDABLE,
     Action,
     AskToLeave,
     AskToShed,
@@ -62,11 +63,6 @@ from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
-
-# Errors of ttf that are incidents: `decide.py` chooses what follows; others are only passed on.
-MENDABLE: Final = frozenset(
-    {"NumericFailure", "RanksDrifted", "DataChanged", "StorageError", "DeviceMistrusted"}
-)
 
 
 def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> Summary:

@@ -21,6 +21,9 @@ _OF_A_HOST: Final = (
     "data.storage",
     "train.init",
     "checkpoint.",
+    # Where these matter, the compared bits show it.
+    "device.threads",
+    "miner.threads",
     "memory.",
     "supervise.",
     "scale.",

@@ -44,6 +44,7 @@ from ttf.training.optimizer import make_optimizer
 from ttf.training.plan import Plan, read_ahead
 from ttf.training.remarks import remarks
 from ttf.training.schedule import temperature
+from ttf.training.settled_alike import as_rank_0_settled
 from ttf.training.sharded_step import ShardedGradients, own_samples
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
@@ -161,6 +162,9 @@ def open_session(
     ):
         memory = run_limit(resolved.config.memory.limit)
         fitted = decide_within(resolved, data, policy, memory)
+        alike = as_rank_0_settled(resolved, fitted.decided.resolved, world, link.flight.beat)
+        if alike is not None:
+            fitted = decide_within(alike, data, policy, memory)
         decided = fitted.decided
         disk = Limit(shutil.disk_usage(folder.path).free, f"free in {folder.path}")
         refuse_what_cannot_fit(decided, data, memory=memory, disk=disk)
