@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ttf.errors import PluginUnavailable
-from ttf.tools.tune.setup import Dimension, TuneSetup
+from ttf.tools.tune.setup import DOC_TOWER, Dimension, TuneSetup
 from ttf.tools.tune.space import rounded
 from ttf.tools.tune.trial import TuneTrial
 
@@ -62,15 +62,30 @@ def _inside(dimension: Dimension, value: Any) -> Any:
     return min(max(value, type(value)(dimension.low)), type(value)(dimension.high))
 
 
-def is_hopeless(setup: TuneSetup, trials: Sequence[TuneTrial], scores: Sequence[float]) -> bool:
+def is_hopeless(
+    setup: TuneSetup,
+    trials: Sequence[TuneTrial],
+    point: Mapping[str, Any],
+    scores: Sequence[float],
+) -> bool:
     """Whether a trial with these scores so far is behind three quarters of the finished ones
-    at the same share of their steps."""
+    at the same share of their steps.
+
+    Scores in mid-run are not calibrated. That is worth two points of recall where documents are as
+    they are stored, and little where their tower is trained: each is compared with its like.
+    """
+    trained = _trains_documents(setup, point)
+    alike = [trial for trial in trials if _trains_documents(setup, trial.point) == trained]
     with _quiet():
-        study = _study(setup, trials, 0)
+        study = _study(setup, alike, 0)
         asked = study.ask()
         for look, score in enumerate(scores, start=1):
             asked.report(score, look)
         return bool(asked.should_prune())
+
+
+def _trains_documents(setup: TuneSetup, point: Mapping[str, Any]) -> bool:
+    return {**setup.settled, **point}[DOC_TOWER] != "identity"
 
 
 def importances(setup: TuneSetup, trials: Sequence[TuneTrial]) -> dict[str, float]:

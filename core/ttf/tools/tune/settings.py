@@ -52,7 +52,6 @@ def trial_toml(setup: TuneSetup, number: int, point: Mapping[str, Any]) -> str:
         "gates": [],
         "observers": [],
         "supervise.remedies": False,
-        "calibrate.enabled": False,  # Of a finished model; only the last one is calibrated.
     }
     tree = sections(setup, values)
     head = [f"Trial {number} of a study of ttf tune: short, and evaluated on held out pairs."]

@@ -48,7 +48,7 @@ class TuneFacts:
     val: int  # validation pairs of the last run
     bank: int
     predicted_s: float  # of a full run of the start, start-up included
-    calibration_s: float  # of it: trials are not calibrated
+    calibration_s: float  # of it, and of a trial
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -273,7 +274,7 @@ class _Searching(Planner[TuneTrial, TuneTrial]):
             self.clock.keep()
             scores = scores_so_far(setup, run.folder, steps)
             self.watcher.working(task, scores, run.seconds)
-            return behind_at(scores, steps, self._hopeless) is not None
+            return behind_at(scores, steps, self._hopeless(task)) is not None
 
         return start_trial(
             setup,
@@ -286,7 +287,8 @@ class _Searching(Planner[TuneTrial, TuneTrial]):
 
     def finish(self, task: TuneTrial, run: StartedRun) -> FinishedRun[TuneTrial]:
         self.clock.keep(now=True)
-        return finish_trial(self.study.setup, task, run, self._hopeless)
+        return finish_trial(self.study.setup, task, run, self._hopeless(task))
 
-    def _hopeless(self, scores: Sequence[float]) -> bool:
-        return search.is_hopeless(self.study.setup, self.study.counted, scores)
+    def _hopeless(self, task: TuneTrial) -> Callable[[Sequence[float]], bool]:
+        study = self.study
+        return partial(search.is_hopeless, study.setup, study.counted, task.point)

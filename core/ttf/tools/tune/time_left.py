@@ -90,7 +90,7 @@ def checked_share(budget_s: float, full_s: float) -> float:
 def last_run_s(setup: TuneSetup, trial: TuneTrial) -> float:
     """A full run with the values of this trial, from its measured time: its steps for all pairs and
     all epochs, the evaluations on the validation pairs instead of the hold-out, and the calibration
-    as it is predicted."""
+    as it is predicted. (The trial's own calibration counts as training: rather too much.)"""
     facts = setup.facts
     training_s = max(0.0, trial.seconds - trial.evaluating_s)
     longer = facts.pairs / facts.trial_pairs / setup.share

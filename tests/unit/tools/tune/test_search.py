@@ -95,11 +95,11 @@ def test_a_start_outside_of_the_space_is_tried_and_the_sampler_does_not_know_it(
 def test_a_trial_behind_three_quarters_of_the_others_is_hopeless() -> None:
     made = setup()
     trials = [trial(n, dict(made.start_point), 0.4 + n / 100) for n in range(1, 6)]
-    assert search.is_hopeless(made, trials, [0.1])
-    assert not search.is_hopeless(made, trials, [0.4])
-    assert not search.is_hopeless(made, trials, [0.296]), "the second of five from below"
-    assert search.is_hopeless(made, trials, [0.32, 0.33])
-    assert not search.is_hopeless(made, trials[:3], [0.0]), "three are too few to compare with"
+    assert search.is_hopeless(made, trials, {}, [0.1])
+    assert not search.is_hopeless(made, trials, {}, [0.4])
+    assert not search.is_hopeless(made, trials, {}, [0.296]), "the second of five from below"
+    assert search.is_hopeless(made, trials, {}, [0.32, 0.33])
+    assert not search.is_hopeless(made, trials[:3], {}, [0.0]), "three are too few to compare with"
 
 
 def test_what_mattered_is_told_once_there_are_enough_trials() -> None:
