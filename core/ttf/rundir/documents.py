@@ -71,6 +71,7 @@ class Summary(TypedDict, total=False):
     seed: int | None
     shards: int  # Parts of a step whose gradients are added in a fixed order.
     world_size: int  # Processes of the last attempt.
+    promise: str  # What the results are equal to: "E1: bitwise, ...".
     exact: bool  # True if the numbers are bitwise those of an undisturbed run.
     restarts: int
     gates: list[GateResult]  # In the order of the configuration; missing in earlier versions.

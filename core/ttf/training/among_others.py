@@ -37,7 +37,8 @@ def with_shards(
     reason = f"the run was started with {place.size} processes"
     if resume:
         reason = f"the run was resumed with {place.size} processes"
-    changed = with_value(resolved, "train.shards", shards, reason)
+    origin = f"{reason}; E1: bitwise with any number of processes up to {shards}"
+    changed = with_value(resolved, "train.shards", shards, origin)
     deviation = (
         f"{reason}: from then on, the gradients of a step are added in {shards} shards "
         "(train.shards), which rounds differently"

@@ -36,6 +36,7 @@ from ttf.training.session import Session
 from ttf.training.summary_facts import gate_key, gates_so_far, summary_facts
 from ttf.training.supervisor_link import LeaveAsked
 from ttf.training.towers import save_model
+from ttf.world.stragglers import Pace
 from ttf.world.vouching import WEIGHTS_EVERY, digest, refuse_drift
 from ttf.world.word import Agreed, Save, Word
 
@@ -102,6 +103,8 @@ class Recorder:
         )
         self._kept_step: int | None = None  # Of the weights that this process wrote to `model/`.
         self._next_look = 0.0
+        self._last = 0.0, 0.0  # Seconds of the last step: computed, and exchanged.
+        self._pace = Pace(session.world.place)
         self._sampler = self._start_sampler()
         self.governor = governor_of(
             session, mined, state.totals.governed, self._held, self._metrics.write
@@ -147,6 +150,8 @@ class Recorder:
         self._step = record.step
         self._look_at_device()
         self._state.totals.train_s += record.seconds
+        exchange_s = record.extra.get("exchange_s", 0.0)
+        self._last = record.seconds - exchange_s, exchange_s
         line = asdict(record)
         self._metrics.write({"type": "step", **line.pop("extra"), **line})
         self._session.reporter.step(record, self._session.decided.total_steps)
@@ -178,6 +183,8 @@ class Recorder:
             self._run_probe(step)
         world = self._session.world
         agreed = world.agree(self._word(step))
+        for text in self._pace.look(agreed.words):
+            self._session.reporter.note(text)
         if agreed.save >= Save.BESIDE or step % WEIGHTS_EVERY == 0:
             self._vouch(step)
         if agreed.save == Save.WAIT:
@@ -199,6 +206,8 @@ class Recorder:
             save=self._save_wanted(step),
             stop=link.stop.signum,
             leave=link.leave_asked.is_set(),
+            compute_s=self._last[0],
+            exchange_s=self._last[1],
         )
 
     def _vouch(self, step: int) -> None:

@@ -12,6 +12,7 @@ from ttf.host.version import __version__
 from ttf.rundir.world_place import WorldPlace
 from ttf.training.manifest import differences, numeric_fingerprint
 from ttf.training.session import Session
+from ttf.training.summary_facts import DIFFERS
 
 # What may differ between hosts: where files lie, how often somebody looks, how much memory there is.
 _OF_A_HOST: Final = (
@@ -48,7 +49,7 @@ def compare_ranks(session: Session, place: WorldPlace, beat: Callable[[], None])
     found = []
     for rank, other in enumerate(told):
         for text in differences(first["numeric"], other["numeric"]):
-            found.append(f"{place.host_of(rank)} differs from {place.host_of(0)}: {text}")
+            found.append(f"{place.host_of(rank)} {DIFFERS} {place.host_of(0)}: {text}")
     return found
 
 

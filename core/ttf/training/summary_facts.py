@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from ttf.rundir.documents import GateResult, Summary
 from ttf.training.checkpoint import RunState, Totals
 from ttf.training.schedule import gate_results
 from ttf.training.session import Session
+
+# In the deviation of a rank whose products have other bits.
+DIFFERS: Final = "computes otherwise than"
+
+
+def promise(shards: int, deviations: Sequence[str]) -> str:
+    """What the results are equal to; the levels are those of decision 0033."""
+    if any(DIFFERS in text for text in deviations):
+        return "E2: equal to rounding; the hosts compute different bits"
+    if shards == 1:
+        return "E0: bitwise, with one process"
+    return f"E1: bitwise, with any number of processes up to {shards}"
 
 
 def gate_key(gate: GateResult) -> str:
@@ -48,5 +63,6 @@ def summary_facts(step: int, session: Session, state: RunState) -> Summary:
         "miner": totals.miner or configured,
         "seed": config.train.seed,
         "shards": config.train.shards,
+        "promise": promise(config.train.shards, totals.deviations),
         "world_size": session.world.size,
     }
