@@ -86,3 +86,16 @@ def test_a_run_of_one_process_takes_shards_when_it_is_resumed_with_more(tmp_path
     assert [summary["shards"] for summary in last] == [8, 8, 8]
     assert not last[0]["exact"]
     assert "resumed with 3 processes" in " ".join(last[0]["deviations"])
+
+
+@wide
+def test_shards_change_rounding_only(tmp_path: Path) -> None:
+    flags = {**small_data(tmp_path / "data"), **COMMON, "train.steps": 200}
+    found = []
+    for shards in (1, 8):
+        out = tmp_path / f"shards-{shards}"
+        assert train_ranks(out, 1, {**flags, "train.shards": shards})[0].summary["steps"] == 200
+        lines = results_of(out)["metrics"]
+        found.append([line["loss"] for line in lines if line["type"] == "step"])
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    assert found[0] != found[1], "the cut into shards had no effect"
