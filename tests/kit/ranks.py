@@ -118,7 +118,7 @@ def _ends(
     while any(child.alive() for child, _ in children):
         wait([talk for _, talk in children], 0.02 if kill else 0.2)
         _take(children, ends)
-        if kill and _steps_done(folder_of(out, kill[0])) >= kill[1]:
+        if kill and steps_done(folder_of(out, kill[0])) >= kill[1]:
             children[kill[0]][0].signal(signal.SIGKILL)
             kill = None
     codes = [child.end(5) for child, _ in children]
@@ -132,7 +132,9 @@ def _ends(
     return found
 
 
-def _steps_done(folder: Path) -> int:
+def steps_done(folder: Path) -> int:
+    if not (folder / "flight.bin").exists():
+        return 0
     reader = FlightReader(folder / "flight.bin")
     try:
         return reader.read().step

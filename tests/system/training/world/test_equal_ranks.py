@@ -90,7 +90,9 @@ def test_a_run_of_one_process_takes_shards_when_it_is_resumed_with_more(tmp_path
 
 @wide
 def test_shards_change_rounding_only(tmp_path: Path) -> None:
+    # Dropout drops other values where micro-batches begin at other places.
     flags = {**small_data(tmp_path / "data"), **COMMON, "train.steps": 200}
+    flags |= {"tower.query.dropout": 0.0, "loss.temperature": 0.5}
     found = []
     for shards in (1, 8):
         out = tmp_path / f"shards-{shards}"
