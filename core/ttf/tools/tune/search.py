@@ -71,13 +71,13 @@ def is_hopeless(
     """Whether a trial with these scores so far is behind three quarters of the finished ones
     at the same share of their steps.
 
-    Scores in mid-run are not calibrated. That is worth two points of recall where documents are as
-    they are stored, and little where their tower is trained: each is compared with its like.
+    Scores in mid-run are not calibrated. That is worth more where documents are as they are stored
+    than where their tower is trained: the former are compared with their like only.
     """
-    trained = _trains_documents(setup, point)
-    alike = [trial for trial in trials if _trains_documents(setup, trial.point) == trained]
+    if not _trains_documents(setup, point):
+        trials = [trial for trial in trials if not _trains_documents(setup, trial.point)]
     with _quiet():
-        study = _study(setup, alike, 0)
+        study = _study(setup, trials, 0)
         asked = study.ask()
         for look, score in enumerate(scores, start=1):
             asked.report(score, look)

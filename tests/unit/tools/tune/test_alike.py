@@ -14,3 +14,9 @@ def test_stored_documents_are_not_hopeless_beside_trained_ones() -> None:
     trials = [trial(n, trained, 0.5 + n / 100) for n in range(1, 7)]
     assert search.is_hopeless(made, trials, trained, [0.2])
     assert not search.is_hopeless(made, trials, dict(made.start_point), [0.2])
+
+
+def test_trained_documents_behind_stored_ones_are_hopeless() -> None:
+    made = setup()
+    trials = [trial(n, dict(made.start_point), 0.5 + n / 100) for n in range(1, 7)]
+    assert search.is_hopeless(made, trials, {**made.start_point, DOC_TOWER: "mlp"}, [0.2])
