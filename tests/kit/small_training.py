@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from tests.kit.data_files import config
 
-from ttf.config.schema import LossConfig, RunConfig, TowerConfig, TrainConfig
+from ttf.config.schema import LossConfig, RunConfig, TowerConfig
+from ttf.config.train_schema import TrainConfig
 from ttf.contracts import Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.loader import MicroBatch, StepHead, head_of

@@ -296,7 +296,9 @@ class ShardedGradients:
 
     def _put(self, flat: Tensor) -> None:
         trained = self._trained()
-        for each, piece in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
+        for each, piece in zip(
+            trained, torch.split(flat, [p.numel() for p in trained]), strict=True
+        ):
             each.grad = piece.view_as(each).to(each.device)
 
     def _total(self, fold: Fold[Tensor]) -> Tensor:

@@ -15,12 +15,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from ttf.errors import ConfigError, PeerLost
 from ttf.process import messages
@@ -56,7 +57,7 @@ class GlooWorld(World):
         host, _, port = place.store.rpartition(":")
         os.environ[_INTERFACE] = place.interface or interface_towards(host, int(port))
         with self._peers("the start"):
-            server = dist.TCPStore(
+            server = TCPStore(
                 host,
                 int(port),
                 is_master=place.rank == 0 and not place.hosted,
@@ -64,10 +65,10 @@ class GlooWorld(World):
                 timeout=timedelta(seconds=_JOIN_S),
             )
             # A launcher's store outlives an attempt, and holds what was said in it.
-            self._store = dist.PrefixStore(f"ttf-{place.attempt}", server)
+            self._store = PrefixStore(f"ttf-{place.attempt}", server)
             dist.init_process_group(
                 "gloo",
-                store=dist.PrefixStore("gloo", self._store),
+                store=PrefixStore("gloo", self._store),
                 rank=place.rank,
                 world_size=place.size,
                 timeout=timedelta(seconds=place.exchange_timeout_s),
@@ -122,7 +123,7 @@ class GlooWorld(World):
         """Equal parts of all ranks, one behind the other."""
         out = torch.empty(self.size * len(part), dtype=part.dtype)
         with self._peers("the exchange"):
-            dist.all_gather(list(out.split(len(part))), part.contiguous())
+            dist.all_gather(list(torch.split(out, len(part))), part.contiguous())
         return out
 
     def joined(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
@@ -159,7 +160,7 @@ class GlooWorld(World):
         self._met += 1
         keys = [f"{place}/{rank}" for rank in range(self.size)]
         with self._peers(f"the wait for {name!r}"):
-            self._store.set(keys[self.rank], messages.encode(document))
+            self._store.set(keys[self.rank], cast("str", messages.encode(document)))
             while not self._store.check(keys):
                 beat()
                 time.sleep(_LOOK_EVERY_S)
@@ -198,5 +199,5 @@ def interface_towards(host: str, port: int) -> str:
         own = str(probe.getsockname()[0]).partition("%")[0]
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address.partition("%")[0] == own for each in addresses):
-            return name
+            return str(name)
     return ""

@@ -85,7 +85,7 @@ def is_hopeless(
 
 
 def _trains_documents(setup: TuneSetup, point: Mapping[str, Any]) -> bool:
-    return {**setup.settled, **point}[DOC_TOWER] != "identity"
+    return bool({**setup.settled, **point}[DOC_TOWER] != "identity")
 
 
 def importances(setup: TuneSetup, trials: Sequence[TuneTrial]) -> dict[str, float]:
