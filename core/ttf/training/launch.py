@@ -251,8 +251,8 @@ def prepared_policy(
     return policy
 
 
-def plan_resolved(resolved: Resolved) -> Plan:
-    # Makes no run folder; without data, the demo set is made once in the cache.
+def plan_resolved(resolved: Resolved, *, nodes: int = 1, ranks: int = 1) -> Plan:
+    # Makes no run folder; without data, the demo set is made once in the cache. `ranks`: of a node.
     from ttf.data.demo import with_demo
     from ttf.text.progress import Reporter
 
@@ -260,7 +260,7 @@ def plan_resolved(resolved: Resolved) -> Plan:
     resolved = with_demo(resolved, Reporter())
     from ttf.training.plan.facts import predict
 
-    return predict(resolved, policy)
+    return predict(resolved, policy, nodes, ranks)
 
 
 if __name__ == "__main__":
