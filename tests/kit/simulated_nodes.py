@@ -218,6 +218,8 @@ class _Simulation:
             if self._mode == "starting":
                 self._due["ready"] = self._now + self._left_to_start
             else:
+                if self._due["save"] == _NEVER:
+                    self._due["save"] = self._now
                 self._go_on()
 
     def _slow_down(self) -> None:
@@ -285,10 +287,13 @@ class _Simulation:
     def _go_on(self) -> None:
         """A step that takes longer than the others wait for it is lost."""
         self._due["beat"] = max(self._now, self._since) + max(self._fleet.beat_s, self._step_s)
-        left = (self._goal - self._done) * self._step_s
-        self._due["goal"] = max(self._now, self._since) + left
+        self._plan_goal()
         if self._step_s > self._fleet.exchange_timeout_s:
             self._lose(self._fleet.exchange_timeout_s, "straggler")
+
+    def _plan_goal(self) -> None:
+        left = (self._goal - self._done) * self._step_s
+        self._due["goal"] = max(self._now, self._since) + left
 
     def _beat(self) -> None:
         self._work()
@@ -314,7 +319,6 @@ class _Simulation:
         if not self._trains:
             return
         if self._due["saved"] != _NEVER:  # the one before is still being written
-            self._due["save"] = self._due["saved"]
             return
         self._being_saved = int(self._done)
         self._due["saved"] = self._now + self._fleet.save_s
@@ -323,7 +327,7 @@ class _Simulation:
             self._fleet.save_s if self._save_every else self._fleet.snapshot_s
         )
         self._plan_save()
-        self._go_on()
+        self._plan_goal()
 
     def _saved(self) -> None:
         # The thread that writes it lives on while the others wait for a rank.
@@ -335,6 +339,8 @@ class _Simulation:
         self._tell(
             Checkpointed(now=self._now, step=self._kept, cost_s=self._fleet.save_s, lived=lived)
         )
+        if self._due["save"] == _NEVER:
+            self._due["save"] = self._now
 
     def _lose(self, after_s: float, cause: str) -> None:
         at = self._now + max(0.0, after_s)
@@ -411,6 +417,8 @@ class _Simulation:
     def _reach_limit(self) -> None:
         self._work()
         self._ended = "time"
+        if self._goal < _NEVER:
+            self._stuck = "it did not end within its time limit"
 
 
 _HANDLERS: Final[dict[str, Callable[[_Simulation], None]]] = {
