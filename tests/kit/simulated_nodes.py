@@ -120,6 +120,7 @@ class _Simulation:
         self._ended = ""
         self._stuck = ""
         self._in_vain = 0  # starts since the newest checkpoint
+        self._progress_at = 0.0
         self._deaths = self._spawns = self._deciders_lost = 0
         self._due: dict[str, float] = dict.fromkeys(_HANDLERS, _NEVER)
         self._due["limit"] = until_s
@@ -181,9 +182,12 @@ class _Simulation:
             self._lose(after, "network-partition" if silent else "segfault")
 
     def _lose_decider(self) -> None:
-        """The host of node 0: what its supervisor knew is gone but for its journal. Whoever keeps
-        the service running starts it again."""
+        """The host of node 0: what its supervisor knew is gone but for its journal. A person or a
+        service starts it again, and must have the patience: the restarts in vain are forgotten."""
         self._deciders_lost += 1
+        if self._now - self._progress_at > self._fleet.patience_s:
+            self._ended = "lost patience"
+            return
         self._work()
         self._end_attempt()
         self._in_vain = 0
@@ -332,7 +336,7 @@ class _Simulation:
     def _saved(self) -> None:
         # The thread that writes it lives on while the others wait for a rank.
         if self._being_saved > self._kept:
-            self._in_vain = 0
+            self._in_vain, self._progress_at = 0, self._now
         self._kept = max(self._kept, self._being_saved)
         at, done = self._ready
         lived = Life(steps=int(self._done - done), seconds=self._now - at)
