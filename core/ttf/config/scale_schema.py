@@ -13,7 +13,7 @@ class ScaleConfig(Section):
     """A run on several nodes: how long they wait for one another, and what its plan assumes."""
 
     join_s: Timeout = key(
-        300.0, "how long a start waits for all nodes; then it names those that are missing", unit="s"
+        600.0, "how long a start waits for all nodes; then it names those that are missing", unit="s"
     )
     patience_s: Timeout = key(
         3600.0, "how long a node that could not join tries again before it gives up", unit="s"
