@@ -5,7 +5,7 @@ The other nodes are taken to be like this one; `ttf doctor --peers` says whether
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ttf.machine import measured, processor
@@ -35,7 +35,7 @@ _COPY: Final = 5e9
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Of one node, in operations and bytes per second, with the origin of the figures."""
+    """Of one process, in operations and bytes per second, with the origin of the figures."""
 
     training: float
     mining: float
@@ -44,6 +44,12 @@ class Rates:
     copy: float
     source: str
     disk_source: str
+
+    def times(self, processes: int) -> Rates:
+        """Of so many processes of one machine, which share its threads but not its disk."""
+        return replace(
+            self, training=self.training * processes, mining=self.mining * processes
+        )
 
 
 def rates(plan: Plan, ceilings: Ceilings | None) -> Rates:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ttf.config.resolve import Resolved
-from ttf.config.schema import DataConfig, RunConfig
+from ttf.config.schema import DataConfig
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import Dataset
 from ttf.data.first_look import look
@@ -33,13 +33,8 @@ def predict(resolved: Resolved, policy: DevicePolicy, nodes: int = 1, ranks: int
     if nodes * ranks == 1:
         return plan
     config = fitted.decided.config
-    shape = shape_of(_shards(config), nodes, ranks)
+    shape = shape_of(config.train.shards, nodes, ranks)
     return replace(plan, scale=scale_plan(plan, config, shape))
-
-
-def _shards(config: RunConfig) -> int:
-    # FOR THE MERGE: config.train.shards, which another branch brings.
-    return int(getattr(config.train, "shards", 1))
 
 
 def _arrays(data: Dataset, config: DataConfig) -> tuple[ArrayFacts, ...]:

@@ -36,9 +36,14 @@ class Shape:
         return self.nodes * self.ranks
 
     @property
+    def most_shards(self) -> int:
+        """Of one process."""
+        return -(-self.shards // self.world)
+
+    @property
     def largest_share(self) -> float:
         """Of a step: what the process with the most shards computes."""
-        return -(-self.shards // self.world) / self.shards
+        return self.most_shards / self.shards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,28 +60,36 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """Bytes of one sum over all shards, in the busier direction."""
+    """Bytes in the busier direction, and how often one message waits for another."""
 
-    by_rank: int  # of the busiest process
-    by_node: int  # of the busiest node, over the network
+    by_rank: int = 0  # of the busiest process
+    by_node: int = 0  # of the busiest node, over the network
+    hops: int = 0
+
+    def __add__(self, other: Sent) -> Sent:
+        return Sent(
+            by_rank=self.by_rank + other.by_rank,
+            by_node=self.by_node + other.by_node,
+            hops=self.hops + other.hops,
+        )
 
 
-def exchanged(shape: Shape, floats: int) -> Sent:
-    """What a sum of vectors of so many floats costs.
+def summed(shape: Shape, floats: int) -> Sent:
+    """A sum over all shards of vectors of so many floats, as `World.total` sends them.
 
     With shards that the processes share evenly, that is the volume of a ring, 2 P (W - 1) / W:
 
-    >>> exchanged(Shape(nodes=4, shards=8), 1_000_000).by_rank
+    >>> summed(Shape(nodes=4, shards=8), 1_000_000).by_rank
     6000000
 
     Otherwise some of them send more than one subtree:
 
-    >>> exchanged(Shape(nodes=3, shards=8), 900_000).by_rank
+    >>> summed(Shape(nodes=3, shards=8), 900_000).by_rank
     7200000
     """
     world = shape.world
     if world == 1:
-        return Sent(by_rank=0, by_node=0)
+        return Sent()
     slice_bytes = FLOAT * -(-floats // world)
     counts = [len(nodes_of(shards_of(rank, world, shape.shards))) for rank in range(world)]
     ring = (world - 1) * slice_bytes
@@ -92,18 +105,30 @@ def exchanged(shape: Shape, floats: int) -> Sent:
             out, into = own * others * slice_bytes, shape.ranks * (total - own) * slice_bytes
             by_node = max(by_node, out, into)
         by_node += ring  # the ring crosses a node's border once in each direction
-    return Sent(by_rank=by_rank + ring, by_node=by_node)
+    # The all-to-all sends at once; the ring in W - 1 hops (gloo, alltoallv.cc and allgather.cc).
+    return Sent(by_rank=by_rank + ring, by_node=by_node, hops=world)
+
+
+def joined(shape: Shape, floats: int) -> Sent:
+    """Rows of all shards, so many floats together, for everybody, as `World.joined` sends them.
+
+    >>> joined(Shape(nodes=4, shards=8), 1000)
+    Sent(by_rank=3000, by_node=3000, hops=3)
+    """
+    world = shape.world
+    # Of the rank with the most: the others pad theirs.
+    part = FLOAT * -(-floats * shape.most_shards // shape.shards)
+    ring = (world - 1) * part
+    return Sent(by_rank=ring, by_node=ring if shape.nodes > 1 else 0, hops=world - 1)
 
 
 def exchange_s(shape: Shape, sent: Sent, network: Link, local: Link) -> float:
-    """How long it takes: the slower of the network and the connections within a node, and one way
-    for the all-to-all, then one for each of the W - 1 hops of the ring (gloo, allgather.cc)."""
-    if shape.world == 1:
-        return 0.0
+    """How long it takes: the slower of the network and the connections within a node, and the way of
+    one message for each hop."""
     if shape.nodes == 1:
-        return sent.by_rank / local.bytes_per_s + shape.world * local.latency_s
+        return sent.by_rank / local.bytes_per_s + sent.hops * local.latency_s
     moving = max(sent.by_node / network.bytes_per_s, sent.by_rank / local.bytes_per_s)
-    return moving + shape.world * network.latency_s
+    return moving + sent.hops * network.latency_s
 
 
 def samples_for_share(samples: int, exchange: float, compute: float, share: float) -> int:

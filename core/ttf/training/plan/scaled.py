@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ttf.errors import ConfigError
 from ttf.machine.measured import kept_ceilings
 from ttf.machine.memory.limits import budget_bytes as memory_budget
 from ttf.training.plan import scale
 from ttf.training.plan._model import Plan
 from ttf.training.plan._predict import mined_queries, step_documents
 from ttf.training.plan._rates import LOCAL, Rates, kept_link, rates
-from ttf.training.plan.scale import Link, Node, Round, Shape
-from ttf.world.tree import shards_for
+from ttf.training.plan.scale import Link, Node, Round, Sent, Shape
 
 if TYPE_CHECKING:
     from ttf.config.schema import RunConfig
@@ -87,20 +87,25 @@ class ScalePlan:
 
 
 def shape_of(shards: int, nodes: int, ranks: int) -> Shape:
-    """`shards`: as configured; a run of one shard that starts with several ranks gets its number."""
-    world = nodes * ranks
-    return Shape(
-        nodes=nodes, ranks=ranks, shards=shards_for(world) if shards == 1 and world > 1 else shards
-    )
+    """Raises ConfigError."""
+    if nodes * ranks > shards:
+        raise ConfigError(
+            f"{nodes * ranks} processes cannot share the {shards} shards of a step (train.shards).",
+            hint=f"Use at most {shards} ranks, or start a new run with --set train.shards="
+            f"{1 << (nodes * ranks - 1).bit_length()}.",
+        )
+    return Shape(nodes=nodes, ranks=ranks, shards=shards)
 
 
 def scale_plan(plan: Plan, config: RunConfig, shape: Shape) -> ScalePlan:
-    """From a plan of one process. Reads what was measured on this machine."""
-    network, node_rates = kept_link(config.scale), rates(plan, kept_ceilings())
-    sent = scale.exchanged(shape, _floats(plan, config))
+    """From the plan of one process, with its share of the node's threads. Reads what was measured on
+    this machine."""
+    network, rank_rates = kept_link(config.scale), rates(plan, kept_ceilings())
+    node_rates = rank_rates.times(shape.ranks)
+    sent = _sent(plan, config, shape)
     exchange_s = scale.exchange_s(shape, sent, network, LOCAL)
-    alone_s = _training_flop(plan) / plan.choices.total_steps / (node_rates.training / shape.ranks)
-    compute_s = alone_s * shape.largest_share
+    flop = _training_flop(plan) / plan.choices.total_steps
+    compute_s = flop * shape.largest_share / rank_rates.training
     straggling_s = scale.straggling(_UNEVEN * compute_s, shape.world)
     step_s = compute_s + straggling_s + exchange_s
     mining = _mining(plan, config, shape, network, node_rates)
@@ -142,13 +147,22 @@ def scale_plan(plan: Plan, config: RunConfig, shape: Shape) -> ScalePlan:
     )
 
 
-def _floats(plan: Plan, config: RunConfig) -> int:
-    """Of a step's sums: the gradient, and where documents are encoded their vectors or gradients."""
-    choices = plan.choices
-    if choices.doc_frozen:
-        return choices.trained_parameters
-    documents = step_documents(config, plan.facts, choices)
-    return choices.trained_parameters + documents * plan.facts.doc_dim
+def _sent(plan: Plan, config: RunConfig, shape: Shape) -> Sent:
+    """All that `ttf.training.sharded_step` sends in a step: sums of gradients, losses, and vectors
+    where others need them."""
+    choices, dim = plan.choices, plan.facts.doc_dim
+    parameters, samples = choices.trained_parameters, choices.batch.samples
+    sent = scale.joined(shape, samples)  # the losses
+    documents = 0 if choices.doc_frozen else step_documents(config, plan.facts, choices) * dim
+    if documents:
+        sent += scale.joined(shape, documents)
+    if config.train.grad_cache is True:
+        return sent + scale.joined(shape, samples * dim) + scale.summed(shape, parameters)
+    if config.miner.keeps_queries and choices.miner:
+        sent += scale.joined(shape, samples * dim)
+    if documents:  # the gradients of their vectors, then those of their tower
+        sent += scale.summed(shape, parameters)
+    return sent + scale.summed(shape, parameters + documents)
 
 
 def _training_flop(plan: Plan) -> float:
