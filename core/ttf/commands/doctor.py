@@ -119,7 +119,7 @@ def command(
     else:
         checks = _chosen(wanted, python, loaders)
     if list_checks:
-        _list(checks, as_json)
+        _list(checks, as_json, alone=not peers)
         return int(ExitCode.DONE)
     check_run_toml(checks, wanted, run_toml)
     from ttf.tools.doctor import report
@@ -191,14 +191,15 @@ def _foreign_checks(python: Path, wanted: tuple[str, ...]) -> list[Check]:
     return checks_of(found, wanted)
 
 
-def _list(checks: list[Check], as_json: bool) -> None:
+def _list(checks: list[Check], as_json: bool, *, alone: bool) -> None:
     if as_json:
         fields = ("id", "title", "of_run", "distribution")
         emit_json([{name: getattr(check, name) for name in fields} for check in checks])
         return
     rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
     show(table(rows, ["check", "needs", "question"]))
-    next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
+    if alone:
+        next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
 
 
 def _results(
