@@ -18,6 +18,7 @@ from ttf.text.terminal import Part, emit_json, next_command, say, show
 
 if TYPE_CHECKING:
     from ttf.tools.doctor.check import Check
+    from ttf.tools.doctor.peers.checks import Peers
     from ttf.tools.doctor.report import Result
 
 
@@ -36,6 +37,7 @@ Examples:
   ttf doctor --check coload --check memory -v
   ttf doctor --python ~/other-env/bin/python    an environment that has no ttf
   ttf doctor --loader train.py --loader 'sample=100x768 dataset=11GB' -v
+  ttf doctor run.toml --peers --nodes 2 --rendezvous node0:29400    on each node at the same time
   ttf doctor --json > doctor.json || echo unsafe
 \b
 Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wrong;
@@ -67,6 +69,19 @@ list counts.
     "'num_workers=8 batch_size=512 sample=100x768 cache=1GB', a JSON file, or your script; may be "
     "given several times, later values win.",
 )
+@click.option(
+    "--peers",
+    is_flag=True,
+    help="Compare the nodes of a run before it starts: versions, processors, files, clocks, network "
+    "interfaces, and connections both ways. Start the same command on all of them.",
+)
+@click.option("--nodes", type=int, metavar="N", help="With --peers: the number of nodes.")
+@click.option(
+    "--rendezvous",
+    metavar="HOST:PORT",
+    help="With --peers: where the nodes meet, as in ttf train; node 0 is the host that has this "
+    "address.",
+)
 @click.option("--list-checks", is_flag=True, help="List the checks, and run none of them.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each result.")
 @options.as_json
@@ -75,6 +90,9 @@ def command(
     wanted: tuple[str, ...],
     python: Path | None,
     loaders: tuple[str, ...],
+    peers: bool,
+    nodes: int | None,
+    rendezvous: str | None,
     list_checks: bool,
     verbose: bool,
     as_json: bool,
@@ -95,22 +113,60 @@ def command(
             "with RUN.toml.",
             hint=f"ttf doctor --python {quoted(python)}",
         )
-    checks = _chosen(wanted, python, loaders)
+    compared = _peers(peers, nodes, rendezvous, python, loaders)
+    if compared is not None:
+        checks = compared.checks(wanted)
+    else:
+        checks = _chosen(wanted, python, loaders)
     if list_checks:
-        _list(checks, as_json)
+        _list(checks, as_json, alone=not peers)
         return int(ExitCode.DONE)
     check_run_toml(checks, wanted, run_toml)
     from ttf.tools.doctor import report
 
     results = list(_results(checks, run_toml, verbose=verbose, as_json=as_json))
     if as_json:
-        emit_json(report.document(results))
+        beside = {} if compared is None else {"nodes": compared.to_json()}
+        emit_json({**report.document(results), **beside})
     else:
+        if compared is not None and (text := compared.table()):
+            show()
+            show(text)
         show()
-        show(report.last_line(results, all_made=not (wanted or loaders)))
-        if python is None and not loaders:
+        alone = not (wanted or loaders or peers)
+        show(report.last_line(results, all_made=alone))
+        if python is None and not loaders and not peers:
             _what_next(results, run_toml)
     return int(report.exit_code(results))
+
+
+def _peers(
+    peers: bool,
+    nodes: int | None,
+    rendezvous: str | None,
+    python: Path | None,
+    loaders: tuple[str, ...],
+) -> Peers | None:
+    """None without --peers. Raises ConfigError."""
+    if not peers:
+        if nodes is not None or rendezvous is not None:
+            raise ConfigError(
+                "--nodes and --rendezvous are for --peers.",
+                hint="ttf doctor --peers --nodes 2 --rendezvous node0:29400",
+            )
+        return None
+    if python is not None or loaders:
+        raise ConfigError("--peers compares nodes; it does not go with --python or --loader.")
+    if nodes is None or rendezvous is None:
+        raise ConfigError(
+            "--peers needs --nodes N and --rendezvous HOST:PORT, the same on every node.",
+            hint="ttf doctor --peers --nodes 2 --rendezvous node0:29400",
+        )
+    from ttf.tools.doctor.peers.checks import Peers
+    from ttf.tools.doctor.peers.meet import Rendezvous
+
+    distribution.require_full("ttf doctor --peers")
+    return Peers(Rendezvous.of(nodes, rendezvous))
 
 
 def _chosen(wanted: tuple[str, ...], python: Path | None, loaders: tuple[str, ...]) -> list[Check]:
@@ -135,14 +191,15 @@ def _foreign_checks(python: Path, wanted: tuple[str, ...]) -> list[Check]:
     return checks_of(found, wanted)
 
 
-def _list(checks: list[Check], as_json: bool) -> None:
+def _list(checks: list[Check], as_json: bool, *, alone: bool) -> None:
     if as_json:
         fields = ("id", "title", "of_run", "distribution")
         emit_json([{name: getattr(check, name) for name in fields} for check in checks])
         return
     rows = [[c.id, "RUN.toml" if c.of_run else "", c.title] for c in checks]
     show(table(rows, ["check", "needs", "question"]))
-    next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
+    if alone:
+        next_command(f"ttf doctor --check {checks[0].id if len(checks) == 1 else 'coload'} -v")
 
 
 def _results(

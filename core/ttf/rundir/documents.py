@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, TypedDict
 
 from ttf.rundir.calibration_facts import CalibrationSummary
+from ttf.rundir.exchange_facts import ExchangeSummary
 from ttf.rundir.memory_facts import GovernorLine, MemorySummary
 
 # Of the files of a run's folder, in manifest.json as `format`. A version that writes files which an
@@ -65,6 +66,7 @@ class Summary(TypedDict, total=False):
     peak_anon_mb: float
     predicted_anon_mb: float  # The peak as `--plan` predicts it.
     memory: MemorySummary
+    exchange: ExchangeSummary  # Of a run on several processes.
     deviations: list[str]
     notes: list[str]  # What one must know to judge the result.
     miner: str
@@ -181,6 +183,7 @@ class StepLine(TypedDict, total=False):
     seconds: float
     data_s: float  # Part of `seconds` spent waiting for data.
     compute_s: float
+    exchange_s: float  # Of a run on several processes: sending, adding and waiting for others.
     mined: float  # Share of the rows that got mined negatives.
 
 

@@ -32,6 +32,7 @@ from ttf.rundir.documents import Manifest
 from ttf.rundir.request import TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.typed_json import typed
+from ttf.rundir.world_place import WorldPlace
 from ttf.training.among_others import join_others, leaving, with_shards
 from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
@@ -251,16 +252,18 @@ def prepared_policy(
     return policy
 
 
-def plan_resolved(resolved: Resolved) -> Plan:
-    # Makes no run folder; without data, the demo set is made once in the cache.
+def plan_resolved(resolved: Resolved, *, nodes: int = 1, ranks: int = 1) -> Plan:
+    # Makes no run folder; without data, the demo set is made once in the cache. `ranks`: of a node.
     from ttf.data.demo import with_demo
     from ttf.text.progress import Reporter
 
-    policy = prepared_policy(resolved)
+    place = WorldPlace(rank=0, size=nodes * ranks, local_size=ranks)
+    resolved, _ = with_shards(resolved, place, resume=False)
+    policy = prepared_policy(resolved, processes=ranks)
     resolved = with_demo(resolved, Reporter())
     from ttf.training.plan.facts import predict
 
-    return predict(resolved, policy)
+    return predict(resolved, policy, nodes, ranks)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ from ttf.training.calibration.stage import calibrate_kept_model
 from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
 from ttf.training.checkpoint import RunState, Snapshot, Totals
 from ttf.training.going_on import has_begun, load_state, refuse_larger_than_saved
+from ttf.training.measured_exchange import exchange_facts
 from ttf.training.mined_negatives import MinedNegatives
 from ttf.training.recorder import Recorder, recording
 from ttf.training.schedule import evaluation_due, learning_rate
@@ -344,7 +345,10 @@ class Trainer:
         self._state.tick()
         summary = summarize(
             ending,
-            summary_facts(self.loop.step, session, self._state),
+            {
+                **summary_facts(self.loop.step, session, self._state),
+                **exchange_facts(session),
+            },
             folder.model,
             list_incidents(folder.incidents),
             restarts=link.history.restarts if link.history is not None else 0,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttf.contracts import BatchPlan, MinerCost, TowerCost
 from ttf.machine.memory.limits import Limit
 from ttf.rundir.documents import GateResult
 from ttf.text.html import preformatted
 from ttf.text.numbers import duration, size
+
+if TYPE_CHECKING:
+    from ttf.training.plan.scaled import ScalePlan
 
 Phase = Literal["always", "training", "mining", "evaluation", "calibration"]
 # Of the activations of micro-batches computed together, and their gradients. With 256 sequences of
@@ -112,6 +115,7 @@ class Plan:
     items: tuple[Item, ...]
     limit: Limit
     gflops_per_thread: float
+    scale: ScalePlan | None = None  # Of a run on several processes.
 
     def told(self, rename: Callable[[str], str]) -> Plan:
         """The same prediction with other names of files."""
@@ -203,4 +207,5 @@ class Plan:
             "limit": {"bytes": self.limit.bytes, "source": self.limit.source},
             "fits": self.fits,
             "notes": list(self.choices.notes),
+            **({} if self.scale is None else {"scale": self.scale.to_json()}),
         }

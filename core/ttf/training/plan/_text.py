@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from ttf.text.numbers import duration, size
 from ttf.text.terminal import wrapped
+from ttf.training.plan import _scale_text
 from ttf.training.plan._model import PHASES, Plan
 
 WIDTH = 79  # Some terminals break a line that fills all 80 columns.
@@ -14,7 +15,8 @@ LEAST_WRAPPED = 16
 
 
 def render(plan: Plan) -> str:
-    blocks = [_head(plan), _data(plan), _memory(plan), _disk(plan), _time(plan), _verdict(plan)]
+    blocks = [_head(plan), _data(plan), _memory(plan), _disk(plan), _time(plan), _scale(plan)]
+    blocks.append(_verdict(plan))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -89,6 +91,14 @@ def _time(plan: Plan) -> str:
         "real time can be half or twice as long)"
     )
     return _table(title, ("", "time", ""), rows, "lrl")
+
+
+def _scale(plan: Plan) -> str:
+    if plan.scale is None:
+        return ""
+    return _table(
+        _scale_text.title(plan.scale), ("", "", ""), _scale_text.rows(plan.scale), "lrl"
+    )
 
 
 def _verdict(plan: Plan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ttf.config.resolve import Resolved
@@ -14,11 +15,12 @@ from ttf.host.plugins import open_store
 from ttf.machine.memory.run_limit import run_limit
 from ttf.training.memory.start import decide_within
 from ttf.training.plan import ArrayFacts, Plan, plan_of
+from ttf.training.plan.scaled import scale_plan, shape_of
 from ttf.training.towers import check_init
 
 
-def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
-    """Reads headers and positives; builds no tower and writes nothing."""
+def predict(resolved: Resolved, policy: DevicePolicy, nodes: int = 1, ranks: int = 1) -> Plan:
+    """Reads headers and positives; builds no tower and writes nothing. `ranks`: of each node."""
     init = resolved.config.train.init
     if init is not None:
         check_init(Path(init))
@@ -27,7 +29,12 @@ def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
         fitted = decide_within(resolved, data, policy, limit)
         data.notes += look(data)
         arrays = _arrays(data, fitted.decided.config.data)
-        return plan_of(fitted.decided, data, policy, limit, arrays=arrays)
+        plan = plan_of(fitted.decided, data, policy, limit, arrays=arrays)
+    if nodes * ranks == 1:
+        return plan
+    config = fitted.decided.config
+    shape = shape_of(config.train.shards, nodes, ranks)
+    return replace(plan, scale=scale_plan(plan, config, shape))
 
 
 def _arrays(data: Dataset, config: DataConfig) -> tuple[ArrayFacts, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ttf.errors import ExitCode
 from ttf.text import numbers
-from ttf.text.progress.ending import gate_rows, governed
+from ttf.text.progress.ending import exchange, gate_rows, governed
 from ttf.tools.report.page._read import RunFiles
 
 _WHY: Final[Mapping[int, str]] = {
@@ -58,6 +58,8 @@ def _trained(run: RunFiles) -> Iterator[str]:
     yield from _survived(run)
     if kept := governed(run.summary):
         yield f"Its memory limit is {kept}."
+    if text := exchange(run.summary):
+        yield f"Its processes exchanged gradients for {text}."
 
 
 def _sittings(run: RunFiles) -> Iterator[str]:

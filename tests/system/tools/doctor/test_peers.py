@@ -1,0 +1,184 @@
+"""`ttf doctor --peers` on two hosts, with real processes and a real network between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Invoke
+from tests.kit.fixtures.doctor import WriteToml
+from tests.kit.two_hosts import NO_NEW_CONNECTIONS, Host, two_hosts
+from tests.kit.widely import wide
+
+PORT = 29400
+Documents = tuple[dict[str, Any], dict[str, Any]]
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Host, Host]]:
+    with two_hosts() as made:
+        yield made
+
+
+def _examined(
+    hosts: tuple[Host, Host],
+    files: tuple[Path, Path],
+    home: Path,
+    environment: dict[str, str] | None = None,
+    codes: tuple[int, int] = (0, 0),
+) -> Documents:
+    """The documents of both hosts; `environment` is added to that of the second."""
+    processes = []
+    for host, file, more in zip(hosts, files, ({}, environment or {}), strict=True):
+        own = home / host.name
+        own.mkdir()
+        argv = [sys.executable, "-m", "ttf", "doctor", file, "--peers", "--nodes", "2",
+                "--rendezvous", f"hosta:{PORT}", "--json"]  # fmt: skip
+        processes.append(host.start(argv, env=os.environ | {"TTF_HOME": str(own)} | more, cwd=own))
+    ended = [process.communicate(timeout=120) for process in processes]
+    for process, code, (out, err) in zip(processes, codes, ended, strict=True):
+        assert process.returncode == code, out + err
+    a, b = (json.loads(out) for out, _ in ended)
+    return a, b
+
+
+def _checks(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {check["id"]: check for check in document["checks"]}
+
+
+def test_two_alike_hosts_pass_and_their_network_is_kept_for_the_plan(
+    hosts: tuple[Host, Host], run_toml: WriteToml, tmp_path: Path
+) -> None:
+    file = run_toml(scale="join_s = 60")
+    documents = _examined(hosts, (file, file), tmp_path)
+    for document in documents:
+        checks = _checks(document)
+        assert list(checks) == ["peers-meeting", "peers-versions", "peers-numbers", "peers-data",
+                                "peers-clock", "peers-interface", "peers-links"]  # fmt: skip
+        assert {check["status"] for check in checks.values()} == {"ok"}
+        assert [node["host"] for node in document["nodes"]] == ["hosta", "hostb"]
+        assert [node["address"] for node in document["nodes"]] == ["10.77.0.1", "10.77.0.2"]
+        assert "data.bank and data.pairs" in checks["peers-data"]["detail"]
+        assert "2 connections work" in checks["peers-links"]["detail"]
+    for host in hosts:
+        (kept,) = (tmp_path / host.name).rglob("network.json")
+        assert json.loads(kept.read_text())["gbit"] > 0.1
+
+
+@wide
+@pytest.mark.parametrize(
+    ("section", "check", "words"),
+    [
+        ('interface = "lo"', "peers-interface", "hostb (node 1) would use lo"),
+        ('interface = "eth7"', "peers-interface", "no network interface 'eth7'"),
+    ],
+    ids=["loopback", "no such interface"],
+)
+def test_a_wrong_interface_is_refused_by_both(
+    hosts: tuple[Host, Host],
+    run_toml: WriteToml,
+    tmp_path: Path,
+    section: str,
+    check: str,
+    words: str,
+) -> None:
+    right = run_toml(scale="join_s = 60").rename(tmp_path / "right.toml")
+    wrong = run_toml(scale=f"join_s = 60\n{section}")
+    for document in _examined(hosts, (right, wrong), tmp_path, codes=(6, 6)):
+        found = _checks(document)[check]
+        assert found["status"] == "fail" and words in found["detail"]
+        assert "scale.interface" in found["remedy"]
+
+
+@wide
+def test_a_host_that_cannot_open_connections_is_named(
+    hosts: tuple[Host, Host], run_toml: WriteToml, tmp_path: Path
+) -> None:
+    file = run_toml(scale="join_s = 60")
+    hosts[0].drop(NO_NEW_CONNECTIONS)  # the other one still reaches it
+    for document in _examined(hosts, (file, file), tmp_path, codes=(6, 6)):
+        found = _checks(document)["peers-links"]
+        assert found["status"] == "fail"
+        assert "1 of 2 connections" in found["detail"]
+        assert "hosta (node 0) to hostb (node 1)" in found["detail"]
+        assert "firewall of hostb" in found["remedy"]
+
+
+@wide
+def test_a_closed_rendezvous_is_refused_on_both(
+    hosts: tuple[Host, Host], run_toml: WriteToml, tmp_path: Path
+) -> None:
+    file = run_toml(scale="join_s = 5")
+    hosts[1].drop(NO_NEW_CONNECTIONS)
+    a, b = _examined(hosts, (file, file), tmp_path, codes=(6, 6))
+    assert "1 of 2 nodes did not come" in _checks(a)["peers-meeting"]["detail"]
+    assert "hostb could not reach node 0" in _checks(b)["peers-meeting"]["detail"]
+    assert _checks(b)["peers-links"]["status"] == "skip"
+
+
+@wide
+def test_other_data_and_another_instruction_set_are_found(
+    hosts: tuple[Host, Host], run_toml: WriteToml, small_data: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "data"
+    shutil.copytree(small_data, other)
+    with (other / "bank.npz").open("r+b") as file:
+        file.seek(200)
+        file.write(b"another")
+    files = (
+        run_toml(scale="join_s = 60").rename(tmp_path / "right.toml"),
+        run_toml(scale="join_s = 60", folder=other),
+    )
+    environment = {"ATEN_CPU_CAPABILITY": "default"}
+    for document in _examined(hosts, files, tmp_path, environment, codes=(6, 6)):
+        checks = _checks(document)
+        assert checks["peers-data"]["status"] == "fail"
+        assert "data.bank is not the same" in checks["peers-data"]["detail"]
+        assert checks["peers-numbers"]["status"] == "warn"
+        assert "equal only to rounding" in checks["peers-numbers"]["detail"]
+
+
+@wide
+def test_a_slow_link_is_measured(
+    hosts: tuple[Host, Host], run_toml: WriteToml, tmp_path: Path
+) -> None:
+    file = run_toml(scale="join_s = 60")
+    for host in hosts:
+        host.limit(mbit=100)
+    _examined(hosts, (file, file), tmp_path)
+    (kept,) = (tmp_path / "hosta").rglob("network.json")
+    assert json.loads(kept.read_text())["gbit"] == pytest.approx(0.1, rel=0.25)
+
+
+@wide
+def test_three_nodes_of_one_machine_pass(run_toml: WriteToml, tmp_path: Path) -> None:
+    file = run_toml(scale="join_s = 60")
+    argv = [sys.executable, "-m", "ttf", "doctor", file, "--peers", "--nodes", "3",
+            "--rendezvous", f"127.0.0.1:{PORT + 1}", "--json"]  # fmt: skip
+    environment = os.environ | {"TTF_HOME": str(tmp_path / "home")}
+    processes = [
+        subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    documents = [json.loads(process.communicate(timeout=180)[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert all(document["nodes"] == documents[0]["nodes"] for document in documents)
+    assert "6 connections work" in _checks(documents[0])["peers-links"]["detail"]
+    assert not list((tmp_path / "home").rglob("network.json"))  # that was no network
+
+
+def test_what_peers_needs_is_said(invoke: Invoke) -> None:
+    for argv in (["--peers"], ["--peers", "--nodes", "2"], ["--nodes", "2"]):
+        done = invoke(["doctor", *argv])
+        assert done.code == 2
+        assert "--rendezvous" in done.err
+    listed = invoke(["doctor", "--peers", "--nodes", "2", "--rendezvous", "a:1", "--list-checks"])
+    assert "peers-clock" in listed.out
+    wrong = ["doctor", "--peers", "--nodes", "2", "--rendezvous", "a:1", "--check", "peers-clok"]
+    assert "Did you mean 'peers-clock'?" in invoke(wrong).err
