@@ -24,7 +24,8 @@ from ttf.mining.growing_arrays import GrowingArrays, Layout
 from ttf.mining.negatives import ceilings
 from ttf.rundir.confined import names_in
 from ttf.rundir.removing import remove_if_possible
-from ttf.training.evaluation import encoded_batches, lowest_positive_scores
+from ttf.training.encoded_queries import encoded_batches
+from ttf.training.evaluation import lowest_positive_scores
 from ttf.training.reused_queries import ReusedQueries
 from ttf.training.session import Session
 

@@ -32,7 +32,7 @@ from ttf.training.calibration.sample import (
 )
 from ttf.training.calibration.work import Keeps, Work
 from ttf.training.documents import Documents
-from ttf.training.evaluation import encode_split
+from ttf.training.encoded_queries import encode_split
 from ttf.training.towers import TwoTower
 
 _STAGE: Final = "calibrate"

@@ -101,6 +101,7 @@ def _calibrated(session: Session, weights: str) -> None:
             decided.plan.micro_batch,
             decided.config.evaluate.k,
             progress=session.advance,
+            shares=session.shares,
         )
         give_back()
     data.check_unchanged()
