@@ -24,6 +24,10 @@ Beat = Callable[[], None]
 _PIECE_BYTES: Final = 32 << 20
 
 
+class OthersFailed(StorageError):
+    """The disk of another process of the run refused its part. That one decides how long it tries."""
+
+
 class Shares:
     """Every process of the run makes the same calls in the same order."""
 
@@ -41,6 +45,10 @@ class Shares:
         """Those of all processes."""
         return [self._world.part_of(rank, count, block) for rank in range(self._world.size)]
 
+    def mine(self, of_all: Sequence[T]) -> T:
+        """Of one thing for each process, that of this one."""
+        return of_all[self._world.rank]
+
     def tell(self, name: str, document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """What each process says, in their order."""
         return self._world.tell(name, document, self._beat)
@@ -50,8 +58,8 @@ class Shares:
         return all(bool(told["yes"]) for told in self.tell(name, {"yes": yes}))
 
     def stage(self, name: str, work: Callable[[], T]) -> T:
-        """Does work that needs nobody, and waits until all have done theirs. Raises StorageError if
-        the disk of any of them refused it, so that all try again together."""
+        """Does work that needs nobody, and waits until all have done theirs. Raises StorageError, or
+        OthersFailed on the others, if a disk refused it: all begin again together."""
         if self.alone:
             return work()
         found, problem = None, None
@@ -66,7 +74,7 @@ class Shares:
             raise problem
         for other in told:
             if other["problem"]:
-                raise StorageError(f"Another process of this run has stopped: {other['problem']}")
+                raise OthersFailed(f"Another process of this run waits: {other['problem']}")
         return found  # type: ignore[return-value]
 
     def whole(
