@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,24 +22,24 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.data.sources import VectorRef
+from ttf.data.sources import VectorRef, rows_of
 from ttf.errors import storage_error
 from ttf.mining.growing_arrays import GrowingArrays, Layout
 from ttf.mining.job import MiningReport
 from ttf.mining.negatives import ceilings
+from ttf.mining.scan.merged_parts import best_of, keys_of, merged
 from ttf.rundir.confined import names_in
 from ttf.rundir.removing import remove_if_possible
 from ttf.training.encoded_queries import encoded_batches
 from ttf.training.evaluation import lowest_positive_scores
 from ttf.training.reused_queries import ReusedQueries
+from ttf.training.round_cut import QUERIES_AT_ONCE, Cut
 from ttf.training.session import Session
-from ttf.training.shares import Shares
 
 AREA: Final = "round"
 PREFIX: Final = "round-"
 # A killed round repeats so many at most. Writing them takes 0.1 to 2 ms (decision 0029).
 BLOCK_ROWS: Final = 512
-_POSITIVES_AT_ONCE: Final = 1024
 _QUERIES: Final = "queries.npy"
 _VECTORS: Final = "vectors.npy"
 _SCORES: Final = "scores.npy"
@@ -49,17 +49,14 @@ _IDS: Final = "ids.npy"
 class MiningRound:
     """For these training rows and the current weights. `remove` it when its table is saved."""
 
-    def __init__(
-        self, session: Session, rows: NDArray[np.int64], key: str, answers: Sequence[range]
-    ) -> None:
-        """`answers`: of each process of the run, the queries that its miner answers."""
+    def __init__(self, session: Session, rows: NDArray[np.int64], key: str, cut: Cut) -> None:
         self._session = session
         self._shares = session.shares
         self._rows = rows
-        self._answers = answers
+        self._cut = cut
         # The queries that the miner of this process answers: none if another one does it.
-        self.own = self._shares.mine(answers)
-        self._scored = self._shares.own(len(rows), _POSITIVES_AT_ONCE)
+        self.own = self._shares.mine(cut.queries)
+        self._scored = self._shares.own(len(rows), QUERIES_AT_ONCE)
         # Whose vectors this process needs. The queries of a miner begin and end where parts do.
         self._held = self.own or self._scored
         self._run = session.folder.path
@@ -67,8 +64,8 @@ class MiningRound:
         self.queries = self.folder / "encoded" / _QUERIES
         plan, precision = session.decided.plan, session.decided.precision
         # Not in the table's key, but another cut has other bits.
-        cut = plan.micro_batch, precision.name, session.parts.documents.block_rows
-        self._key = repr((key, session.policy.name, session.policy.threads, *cut))
+        form = plan.micro_batch, precision.name, session.parts.documents.block_rows
+        self._key = repr((key, session.policy.name, session.policy.threads, *form))
         self._kept: dict[str, int] = {}
         try:
             self.folder.mkdir(exist_ok=True)
@@ -103,7 +100,7 @@ class MiningRound:
         """The documents for the miner; those of a trained tower are encoded first."""
         documents, shares = self._session.parts.documents, self._shares
         if documents.fixed:
-            return shares.stage("documents", lambda: documents.reference(self.folder))
+            return shares.stage("documents", self._stored_documents)
         parts = shares.parts(documents.rows, documents.block_rows)
         own = shares.mine(parts)
         vectors = shares.stage("documents", lambda: self._encode_documents(own))
@@ -111,11 +108,9 @@ class MiningRound:
         if not shares.alone:
             folder = self.folder / "bank"
             out = shares.stage("bank", lambda: self._file_for_miner(folder / _VECTORS))
-            read = partial(vectors.rows, _VECTORS)
-            row = (documents.dim,)
+            read, row = partial(vectors.rows, _VECTORS), (documents.dim,)
             for start, rows in shares.pieces(parts, read, row, np.dtype(np.float32)):
-                if out is not None:
-                    out[start : start + len(rows)] = rows
+                _put(out, shares.mine(self._cut.rows), start, rows)
             if out is not None:
                 out.flush()
         return VectorRef(uri=str(folder.resolve()), array="vectors", storage="npz")
@@ -130,7 +125,7 @@ class MiningRound:
         shares, count = self._shares, len(self._rows)
         found = shares.stage("scores of positives", self._score_positives)
         whole = np.empty(count, np.float32)
-        parts, read = shares.parts(count, _POSITIVES_AT_ONCE), partial(found.rows, _SCORES)
+        parts, read = shares.parts(count, QUERIES_AT_ONCE), partial(found.rows, _SCORES)
         for start, scores in shares.pieces(parts, read, (), np.dtype(np.float32)):
             whole[start : start + len(scores)] = scores
         return whole
@@ -151,17 +146,44 @@ class MiningRound:
         if self._shares.alone:
             assert report is not None
             return _mapped(report.ids_path), _mapped(report.scores_path)
-        shape = (len(self._rows), k)
-        ids, scores = self._shares.stage(
-            "answers",
-            lambda: (
-                _mapped_file(self.folder / _IDS, shape, np.int64) if wanted else None,
-                _mapped_file(self.folder / _SCORES, shape) if wanted else None,
-            ),
-        )
-        self._join(ids, None if report is None else report.ids_path, k, np.dtype(np.int64))
-        self._join(scores, None if report is None else report.scores_path, k, np.dtype(np.float32))
-        return None if ids is None or scores is None else (ids, scores)
+        out = self._answer_files(k, wanted=wanted)
+        paths = (None, None) if report is None else (report.ids_path, report.scores_path)
+        for place, dtype in enumerate((np.dtype(np.int64), np.dtype(np.float32))):
+            path = paths[place]
+            found = np.empty((0, k), dtype) if path is None else _mapped(path)
+            pieces = self._shares.pieces(
+                self._cut.queries, lambda a, b, found=found: found[a:b], (k,), dtype
+            )
+            for start, rows in pieces:
+                _put(out and out[place], range(len(self._rows)), start, rows)
+        return out
+
+    def merged(
+        self,
+        report: MiningReport | None,
+        width: int,
+        k: int,
+        below: NDArray[np.float32] | None,
+        *,
+        wanted: bool,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+        """As `answers`, where each miner searched a part of the bank. `width`: how many rows a miner
+        found at most; `below`: ceilings of those of the `width` best that count."""
+        out = self._answer_files(k, wanted=wanted)
+        first_row = self._shares.mine(self._cut.rows).start
+
+        def read(start: int, stop: int) -> NDArray[np.int64]:
+            assert report is not None
+            found = _mapped(report.ids_path)[start:stop], _mapped(report.scores_path)[start:stop]
+            return merged([keys_of(found, first_row)], width)
+
+        pieces = self._shares.pieces(self._cut.queries, read, (width,), np.dtype(np.int64))
+        for start, of_parts in itertools.groupby(pieces, lambda piece: piece[0]):
+            keys = merged([np.array(part) for _, part in of_parts], width)
+            here = slice(start, start + len(keys))
+            if out is not None:
+                out[0][here], out[1][here] = best_of(keys, k, None if below is None else below[here])
+        return out
 
     def remove(self) -> None:
         """It is over, or must begin anew."""
@@ -210,7 +232,7 @@ class MiningRound:
         found = self._open("positives", _SCORES, (len(part),), part)
         queries = _mapped(self.queries)
         known = self._session.data.train.known(self._rows[part.start : part.stop])
-        for start, stop in _spans(found.done, len(part), _POSITIVES_AT_ONCE):
+        for start, stop in _spans(found.done, len(part), QUERIES_AT_ONCE):
             here = slice(part.start - before + start, part.start - before + stop)
             scores = lowest_positive_scores(
                 queries[here], known[start:stop], self._session.parts.documents
@@ -225,21 +247,33 @@ class MiningRound:
         first, last = np.searchsorted(places, (self._held.start, self._held.stop))
         out[places[first:last] - self._held.start] = vectors[first:last]
 
+    def _stored_documents(self) -> VectorRef:
+        found = self._session.parts.documents.reference(self.folder)
+        own = self._shares.mine(self._cut.rows)
+        return rows_of(found, own, self.folder) if self._cut.by_rows else found
+
     def _file_for_miner(self, path: Path) -> np.memmap[Any, Any] | None:
         if not self.own:
             return None
-        documents = self._session.parts.documents
         path.parent.mkdir(exist_ok=True)
-        return _mapped_file(path, (documents.rows, documents.dim))
+        own = self._shares.mine(self._cut.rows)
+        return _mapped_file(path, (len(own), self._session.parts.documents.dim))
 
-    def _join(
-        self, out: NDArray[Any] | None, own: str | None, k: int, dtype: np.dtype[Any]
-    ) -> None:
-        found = np.empty((0, k), dtype) if own is None else _mapped(own)
-        pieces = self._shares.pieces(self._answers, lambda a, b: found[a:b], (k,), dtype)
-        for start, rows in pieces:
-            if out is not None:
-                out[start : start + len(rows)] = rows
+    def _answer_files(
+        self, k: int, *, wanted: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+        shape = (len(self._rows), k)
+        return self._shares.stage(
+            "answers",
+            lambda: (
+                (
+                    _mapped_file(self.folder / _IDS, shape, np.int64),
+                    _mapped_file(self.folder / _SCORES, shape),
+                )
+                if wanted
+                else None
+            ),
+        )
 
     def _open(
         self, part: str, name: str, shape: tuple[int, ...], of: range
@@ -259,20 +293,6 @@ class MiningRound:
         self._session.link.flight.keeps(sum(self._kept.values()))
 
 
-def cut_for_miners(
-    shares: Shares, queries: int, mines: Sequence[bool], *, everywhere: bool
-) -> list[range]:
-    """The queries that the miner of each process answers. Those that mine (`mines`, the first always
-    does) get the parts of the processes between them and the next one that does, or with
-    `everywhere` false the first one all."""
-    parts = shares.parts(queries, _POSITIVES_AT_ONCE)
-    first = [at for at, does in enumerate(mines) if does and at and everywhere]
-    found = [range(0)] * len(parts)
-    for at, following in itertools.pairwise([0, *first, len(parts)]):
-        found[at] = range(parts[at].start, parts[following - 1].stop)
-    return found
-
-
 def remove_rounds(candidates: Path, run: Path, *, besides: str = "") -> None:
     """Removes what killed rounds have left, except for the table `besides`."""
     names: list[str] = []
@@ -285,6 +305,15 @@ def remove_rounds(candidates: Path, run: Path, *, besides: str = "") -> None:
 
 def _spans(start: int, stop: int, at_once: int = 8192) -> Iterator[tuple[int, int]]:
     return ((at, min(at + at_once, stop)) for at in range(start, stop, at_once))
+
+
+def _put(
+    out: NDArray[Any] | None, held: range, start: int, rows: NDArray[Any]
+) -> None:
+    """Of rows from `start` on, those that `out` holds."""
+    first, last = max(start, held.start), min(start + len(rows), held.stop)
+    if out is not None and first < last:
+        out[first - held.start : last - held.start] = rows[first - start : last - start]
 
 
 def _mapped(path: Path | str) -> NDArray[Any]:
