@@ -231,7 +231,7 @@ class TableMaker:
 
     def _cut(self, queries: int, told: Told) -> Cut:
         mines = [bool(other["mines"]) for other in told]
-        split, documents = self._settings.split, self._session.parts.documents
+        split = self._settings.split
         exact = self.miner == EXACT
         if split == "auto":
             split = "queries" if all(other["fits"] for other in told) else "rows"
@@ -239,8 +239,7 @@ class TableMaker:
             self._shares,
             mines if exact else [True] + [False] * (len(mines) - 1),
             queries,
-            documents.rows,
-            documents.block_rows,
+            self._session.parts.documents.rows,
             by_rows=exact and split == "rows" and len(mines) > 1,
         )
 

@@ -11,6 +11,7 @@ from ttf.training.shares import Shares
 
 # Scores of positives are computed for so many at a time, and queries of miners are cut there.
 QUERIES_AT_ONCE: Final = 1024
+_ROWS_AT_ONCE: Final = 64  # What the scan of a bank looks at together.
 _NONE: Final = range(0)
 
 
@@ -25,12 +26,12 @@ class Cut:
 
 
 def cut_round(
-    shares: Shares, mines: Sequence[bool], queries: int, rows: int, block: int, *, by_rows: bool
+    shares: Shares, mines: Sequence[bool], queries: int, rows: int, *, by_rows: bool
 ) -> Cut:
-    """`mines`: which processes have a miner; the first always does. `block`: of the bank."""
+    """`mines`: which processes have a miner; the first always does."""
     bank = range(rows)
     if by_rows:
-        own = _of_miners(shares.parts(rows, block), mines)
+        own = _of_miners(shares.parts(rows, _ROWS_AT_ONCE), mines)
         asked = [range(queries) if part else _NONE for part in own]
         return Cut(queries=asked, rows=own, by_rows=True)
     asked = _of_miners(shares.parts(queries, QUERIES_AT_ONCE), mines)

@@ -126,7 +126,7 @@ def test_every_query_is_answered_once_from_the_whole_bank(
     from tests.kit.world_of_threads import WorldOfThreads, _Board
 
     shares = Shares(WorldOfThreads(0, len(mines), _Board(len(mines))))
-    cut = cut_round(shares, mines, queries, rows, 512, by_rows=by_rows)
+    cut = cut_round(shares, mines, queries, rows, by_rows=by_rows)
     for at, (asked, bank) in enumerate(zip(cut.queries, cut.rows, strict=True)):
         assert bool(asked) == bool(bank)
         assert not asked or at == 0 or mines[at]
