@@ -237,7 +237,9 @@ def measure(given: argparse.Namespace, folder: str) -> None:
         print(f"{alone} / {shared}: {ratio(seconds[alone], seconds[shared])}")
     if given.what == "mining":
         answers = given.queries * given.k
-        print(f"answers received by each process: queries {12 * answers:,} B, rows {8 * RANKS * answers:,} B")
+        print(
+            f"answers received by each process: queries {12 * answers:,} B, rows {8 * RANKS * answers:,} B"
+        )
     print(f"load {os.getloadavg()[0]:.1f} at the end")
 
 

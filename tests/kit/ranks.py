@@ -79,7 +79,9 @@ def folder_of(out: Path, rank: int) -> Path:
 def folders_of(out: Path, nodes: Sequence[int]) -> list[Path]:
     """Of the ranks of several hosts, which have so many each."""
     hosts = [out if not node else out / "nodes" / str(node) for node in range(len(nodes))]
-    return [folder_of(host, at) for host, ranks in zip(hosts, nodes, strict=True) for at in range(ranks)]
+    return [
+        folder_of(host, at) for host, ranks in zip(hosts, nodes, strict=True) for at in range(ranks)
+    ]
 
 
 def train_ranks(

@@ -251,8 +251,9 @@ def taken_over(source: Path, inside: Path, folder: Path) -> None:
 
 
 def _copy_new(source: Path, inside: Path, target: Path) -> None:
-    with open_inside(source, inside) as given, contextlib.closing(
-        OpenFile(target, TABLE_AREA)
-    ) as file:
+    with (
+        open_inside(source, inside) as given,
+        contextlib.closing(OpenFile(target, TABLE_AREA)) as file,
+    ):
         while part := given.read(_COPIED_BYTES):
             file.write(part)

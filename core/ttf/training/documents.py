@@ -91,9 +91,7 @@ class Documents:
         """Query vectors as they are compared with these documents."""
         return queries_QD
 
-    def blocks(
-        self, begin: int = 0, end: int | None = None
-    ) -> Iterator[tuple[int, torch.Tensor]]:
+    def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, torch.Tensor]]:
         """The whole bank as (first row, final vectors on the host), in order; from `begin` on,
         the first row of a block, to `end`, the first one of another."""
         assert begin % self.block_rows == 0 or begin == self.rows

@@ -81,7 +81,9 @@ class MiningRound:
             return 0
         self.queries = self.folder / _QUERIES
         dim = self._session.parts.documents.dim
-        out = shares.stage("query vectors", lambda: _mapped_file(self.queries, (len(self._held), dim)))
+        out = shares.stage(
+            "query vectors", lambda: _mapped_file(self.queries, (len(self._held), dim))
+        )
         there = np.zeros(count, np.bool_)
         if reused is not None:
             there = reused.fill(out, self._rows, self._held)
@@ -182,7 +184,9 @@ class MiningRound:
             keys = merged([np.array(part) for _, part in of_parts], width)
             here = slice(start, start + len(keys))
             if out is not None:
-                out[0][here], out[1][here] = best_of(keys, k, None if below is None else below[here])
+                out[0][here], out[1][here] = best_of(
+                    keys, k, None if below is None else below[here]
+                )
         return out
 
     def remove(self) -> None:
@@ -275,9 +279,7 @@ class MiningRound:
             ),
         )
 
-    def _open(
-        self, part: str, name: str, shape: tuple[int, ...], of: range
-    ) -> GrowingArrays:
+    def _open(self, part: str, name: str, shape: tuple[int, ...], of: range) -> GrowingArrays:
         key = self._key if self._shares.alone else f"{self._key} {of.start}..{of.stop}"
         layouts = {name: Layout(shape, "<f4")}
         found = GrowingArrays.open(self.folder / part, self._run, layouts, key, AREA)
@@ -307,9 +309,7 @@ def _spans(start: int, stop: int, at_once: int = 8192) -> Iterator[tuple[int, in
     return ((at, min(at + at_once, stop)) for at in range(start, stop, at_once))
 
 
-def _put(
-    out: NDArray[Any] | None, held: range, start: int, rows: NDArray[Any]
-) -> None:
+def _put(out: NDArray[Any] | None, held: range, start: int, rows: NDArray[Any]) -> None:
     """Of rows from `start` on, those that `out` holds."""
     first, last = max(start, held.start), min(start + len(rows), held.stop)
     if out is not None and first < last:

@@ -92,7 +92,9 @@ class Shares:
         row, dtype = tuple(known["row"]), np.dtype(known["dtype"])
         out = np.empty((count, *row), dtype)
         here = np.empty((0, *row), dtype) if mine is None else mine
-        for start, rows in self.pieces(self.parts(count, block), lambda a, b: here[a:b], row, dtype):
+        for start, rows in self.pieces(
+            self.parts(count, block), lambda a, b: here[a:b], row, dtype
+        ):
             out[start : start + len(rows)] = rows
         return out
 

@@ -45,7 +45,10 @@ def test_all_get_the_whole_however_it_is_cut(
     rows = np.arange(count * 3, dtype=np.int64).reshape(count, 3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shares_of_work, "_PIECE_BYTES", at_once * 24)
-        same(size, lambda its: its.whole("rows", count, block, lambda own: rows[own.start : own.stop]))
+        same(
+            size,
+            lambda its: its.whole("rows", count, block, lambda own: rows[own.start : own.stop]),
+        )
 
 
 @SIZES
@@ -130,7 +133,9 @@ def test_every_query_is_answered_once_from_the_whole_bank(
     for at, (asked, bank) in enumerate(zip(cut.queries, cut.rows, strict=True)):
         assert bool(asked) == bool(bank)
         assert not asked or at == 0 or mines[at]
-    searched = sum(len(asked) * len(bank) for asked, bank in zip(cut.queries, cut.rows, strict=True))
+    searched = sum(
+        len(asked) * len(bank) for asked, bank in zip(cut.queries, cut.rows, strict=True)
+    )
     assert searched == queries * rows
     split = cut.rows if by_rows else cut.queries
     ends = [0, *(part.stop for part in split if part)]

@@ -85,13 +85,7 @@ def calibrate(
 
     known = train.known(drawn.held_out)
     ids = draw_documents(subject.documents.rows, known, subject.seed, fingerprint)
-
-    def of_some(part: range) -> NDArray[np.float32]:
-        reporter.stage(_STAGE, len(part))
-        return hubness.of_some(ids[part.start : part.stop], advance)
-
-    block = subject.documents.block_rows
-    some = _kept(work, "some", shares, len(ids), block, of_some)
+    some = _of_some(hubness, ids, work, shares, reporter, advance)
     ranked = Ranked(subject.documents, ids, some, advance)
     choice = _chosen(ranked, held_out, known, work, reporter, shares)
     facts = _facts(subject, choice, len(sampled))
@@ -201,6 +195,21 @@ def _kept(
         shares.stage(f"{name} to keep", lambda: work.put(name, made))
     assert found is not None
     return found
+
+
+def _of_some(
+    hubness: Hubness,
+    ids: NDArray[np.int64],
+    work: Work,
+    shares: Shares,
+    reporter: Reporter,
+    advance: Progress,
+) -> NDArray[np.float32]:
+    def of_some(part: range) -> NDArray[np.float32]:
+        reporter.stage(_STAGE, len(part))
+        return hubness.of_some(ids[part.start : part.stop], advance)
+
+    return _kept(work, "some", shares, len(ids), hubness.documents.block_rows, of_some)
 
 
 def _chosen(

@@ -88,7 +88,12 @@ class Hubness:
         begin, rows, block = part.start, self.documents.rows, self.documents.block_rows
         while begin < part.stop and (found := work.get(_part(begin))) is not None:
             whole = begin + len(found) == rows or len(found) % block == 0
-            if found.dtype != np.float32 or not whole or begin + len(found) > rows or not len(found):
+            if (
+                found.dtype != np.float32
+                or not whole
+                or begin + len(found) > rows
+                or not len(found)
+            ):
                 break
             stop = min(begin + len(found), part.stop)  # of another cut
             out[begin - part.start : stop - part.start] = found[: stop - begin]

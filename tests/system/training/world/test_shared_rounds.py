@@ -93,7 +93,9 @@ def test_a_round_that_was_killed_goes_on_also_with_other_ranks(
         monkeypatch.setenv("TTF_FAILPOINT", "round.write:9:kill")
         killed = train_ranks(out, 3, flags, nodes=(2, 1))
         assert {each.code for each in killed} == {-9}
-        assert all(list(path.glob("candidates/round-*/encoded")) for path in folders_of(out, (2, 1)))
+        assert all(
+            list(path.glob("candidates/round-*/encoded")) for path in folders_of(out, (2, 1))
+        )
         monkeypatch.delenv("TTF_FAILPOINT")
         ended = train_ranks(out, sum(nodes), flags, nodes=nodes, resume=True)
         assert all(each.summary["exact"] for each in ended)

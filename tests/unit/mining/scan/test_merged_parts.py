@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -25,7 +27,7 @@ def scan_of(bank: Rows, first: FirstPass) -> Scan:
 def cut(rows: int, parts: int, rng: np.random.Generator) -> list[range]:
     """Of any lengths; one may be empty."""
     edges = [0, *np.sort(rng.integers(0, rows + 1, parts - 1)).tolist(), rows]
-    return [range(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [range(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def vectors(kind: str, rows: int, rng: np.random.Generator) -> Rows:
