@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,10 +74,8 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
         found = shares.stage("mining", half_of_queries)
         out = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
         for into, rows in zip(out, found, strict=True):
-            read = rows.__getitem__
-            for start, piece in shares.pieces(
-                parts, lambda a, b, read=read: read(slice(a, b)), (k,), into.dtype
-            ):
+            read = partial(slice_of, rows)
+            for start, piece in shares.pieces(parts, read, (k,), into.dtype):
                 into[start : start + len(piece)] = piece
 
     def shared_rows() -> None:
@@ -91,6 +90,10 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
         "half of the rows": half_of_rows,
         "shared rows": shared_rows,
     }
+
+
+def slice_of(rows: np.ndarray[Any, Any], start: int, stop: int) -> np.ndarray[Any, Any]:
+    return rows[start:stop]
 
 
 def unit(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ class TableMaker:
         session, shares = self._session, self._shares
         while True:
             miner, cut = self.miner, self._cut(len(rows), told)
-            work = shares.stage("round", lambda cut=cut: MiningRound(session, rows, name, cut))
+            work = shares.stage("round", partial(MiningRound, session, rows, name, cut))
             self.round.from_training = work.encode(reused)
             self.round.encode_s = time.perf_counter() - began
             positive_scores = work.positive_scores()

@@ -149,15 +149,10 @@ class MiningRound:
             assert report is not None
             return _mapped(report.ids_path), _mapped(report.scores_path)
         out = self._answer_files(k, wanted=wanted)
-        paths = (None, None) if report is None else (report.ids_path, report.scores_path)
-        for place, dtype in enumerate((np.dtype(np.int64), np.dtype(np.float32))):
-            path = paths[place]
-            found = np.empty((0, k), dtype) if path is None else _mapped(path)
-            pieces = self._shares.pieces(
-                self._cut.queries, lambda a, b, found=found: found[a:b], (k,), dtype
-            )
-            for start, rows in pieces:
-                _put(out and out[place], range(len(self._rows)), start, rows)
+        of = None if report is None else report.ids_path
+        self._join(None if out is None else out[0], of, k, np.dtype(np.int64))
+        of = None if report is None else report.scores_path
+        self._join(None if out is None else out[1], of, k, np.dtype(np.float32))
         return out
 
     def merged(
@@ -262,6 +257,14 @@ class MiningRound:
         path.parent.mkdir(exist_ok=True)
         own = self._shares.mine(self._cut.rows)
         return _mapped_file(path, (len(own), self._session.parts.documents.dim))
+
+    def _join(
+        self, out: NDArray[Any] | None, own: str | None, k: int, dtype: np.dtype[Any]
+    ) -> None:
+        found = np.empty((0, k), dtype) if own is None else _mapped(own)
+        pieces = self._shares.pieces(self._cut.queries, lambda a, b: found[a:b], (k,), dtype)
+        for start, rows in pieces:
+            _put(out, range(len(self._rows)), start, rows)
 
     def _answer_files(
         self, k: int, *, wanted: bool

@@ -67,12 +67,6 @@ def test_hosts_share_a_round_of_any_kind(tmp_path: Path, mode: str, split: str) 
         assert results(tmp_path, flags, nodes) == alone, nodes
 
 
-def test_hosts_share_the_rows_of_the_bank(tmp_path: Path) -> None:
-    split = {"miner.split": "rows", "memory.budget": "256MB"}
-    alone = results(tmp_path, split, (1,))
-    assert results(tmp_path, split, (1, 1, 1)) == alone
-
-
 @wide
 @pytest.mark.parametrize("name", ["faiss", "hnswlib"])
 def test_another_miner_answers_on_one_host(tmp_path: Path, name: str) -> None:
