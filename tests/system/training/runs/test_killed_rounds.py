@@ -37,7 +37,7 @@ BLOCK = 64
 def _in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mining_round, "BLOCK_ROWS", BLOCK)
-    monkeypatch.setattr(mining_round, "_POSITIVES_AT_ONCE", BLOCK)
+    monkeypatch.setattr(mining_round, "QUERIES_AT_ONCE", BLOCK)
 
     def in_small_chunks(*given: Any) -> MinerContext:
         return replace(miner_context(*given), queries_at_once=BLOCK)
