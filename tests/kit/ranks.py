@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,9 @@ class Ended:
         return found
 
 
-def small_data(folder: Path, *, pairs: int = 400, dim: int = 16, length: int = 6) -> dict[str, Any]:
+def small_data(
+    folder: Path, *, pairs: int = 400, dim: int = 16, length: int = 6, val: int = 90
+) -> dict[str, Any]:
     """Sequences whose last vectors are near a document of 300; flags of `ttf train`."""
     rng = np.random.default_rng(3)
     bank = rng.standard_normal((300, dim)).astype(np.float32)
@@ -55,8 +58,8 @@ def small_data(folder: Path, *, pairs: int = 400, dim: int = 16, length: int = 6
         folder / "pairs.npz",
         X_train=queries,
         pos_train=positives,
-        X_val=queries[:90],
-        pos_val=positives[:90],
+        X_val=queries[:val],
+        pos_val=positives[:val],
     )
     np.savez(folder / "bank.npz", vectors=bank)
     return {"data.pairs": str(folder / "pairs.npz"), "data.bank": str(folder / "bank.npz")}
@@ -73,6 +76,14 @@ def folder_of(out: Path, rank: int) -> Path:
     return out / "ranks" / str(rank) if rank else out
 
 
+def folders_of(out: Path, nodes: Sequence[int]) -> list[Path]:
+    """Of the ranks of several hosts, which have so many each."""
+    hosts = [out if not node else out / "nodes" / str(node) for node in range(len(nodes))]
+    return [
+        folder_of(host, at) for host, ranks in zip(hosts, nodes, strict=True) for at in range(ranks)
+    ]
+
+
 def train_ranks(
     out: Path,
     ranks: int,
@@ -81,13 +92,17 @@ def train_ranks(
     resume: bool = False,
     timeout_s: float = 30,
     kill: tuple[int, int] | None = None,
+    nodes: Sequence[int] = (),
 ) -> list[Ended]:
     """Starts the ranks of an attempt and waits until all have ended. `kill`: a rank, and the step
-    that it has done when it is killed."""
+    that it has done when it is killed. `nodes`: how many ranks each host has, if there are several."""
+    nodes = nodes or (ranks,)
+    assert sum(nodes) == ranks
+    places = [(at, count) for count in nodes for at in range(count)]
+    folders = folders_of(out, nodes)
     store = f"127.0.0.1:{free_port()}"
     children: list[tuple[Child, Conversation]] = []
-    for rank in range(ranks):
-        path = folder_of(out, rank)
+    for rank, path in enumerate(folders):
         path.mkdir(parents=True, exist_ok=True)
         RunFolder(path).make_folders()
         if resume and rank and not (path / "run.toml").exists():
@@ -96,8 +111,8 @@ def train_ranks(
         place = WorldPlace(
             rank=rank,
             size=ranks,
-            local_rank=rank,
-            local_size=ranks,
+            local_rank=places[rank][0],
+            local_size=places[rank][1],
             store=store,
             interface="lo",
             exchange_timeout_s=timeout_s,
@@ -108,17 +123,19 @@ def train_ranks(
         )
         child = Child(_TRAINER)
         children.append((child, Conversation(child, {"request": asdict(request)})))
-    return _ends(children, out, kill)
+    return _ends(children, folders, kill)
 
 
 def _ends(
-    children: list[tuple[Child, Conversation]], out: Path, kill: tuple[int, int] | None
+    children: list[tuple[Child, Conversation]],
+    folders: Sequence[Path],
+    kill: tuple[int, int] | None,
 ) -> list[Ended]:
     ends: dict[int, dict[str, Any]] = {}
     while any(child.alive() for child, _ in children):
         wait([talk for _, talk in children], 0.02 if kill else 0.2)
         _take(children, ends)
-        if kill and steps_done(folder_of(out, kill[0])) >= kill[1]:
+        if kill and steps_done(folders[kill[0]]) >= kill[1]:
             children[kill[0]][0].signal(signal.SIGKILL)
             kill = None
     codes = [child.end(5) for child, _ in children]

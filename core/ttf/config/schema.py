@@ -192,7 +192,16 @@ class MinerConfig(WithPluginTables):
         True, "the same ids in every run; hnswlib then builds its index with 1 thread"
     )
     threads: Threads | Auto = key(
-        "auto", "CPU threads of the miner; auto: as many as the trainer has", unit="threads"
+        "auto",
+        "CPU threads of the miner; auto: as many as the trainer has; the miner exact: as all trainers "
+        "of this run on the machine",
+        unit="threads",
+    )
+    split: Literal["auto", "queries", "rows"] = key(
+        "auto",
+        "what the machines of a run share when the miner exact searches, which changes no number; queries: "
+        "each reads the whole bank for a part of them; rows: each reads a part of the bank; auto: "
+        "rows if the bank in bfloat16 is larger than the memory of one of them",
     )
 
     @property

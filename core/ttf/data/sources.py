@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from ttf.data.vectors import (
     to_float32,
     will_need,
 )
-from ttf.errors import BadData, DataMissing
+from ttf.errors import BadData, DataMissing, storage_error
 from ttf.host.plugins import open_store
 
 
@@ -267,6 +268,19 @@ def open_ref(ref: VectorRef) -> OpenRef:
     except BaseException:
         store.close()
         raise
+
+
+def rows_of(ref: VectorRef, rows: range, folder: Path) -> VectorRef:
+    """Of a referenced array these rows; their numbers are written to `folder`. Raises StorageError."""
+    numbers = np.arange(rows.start, rows.stop)
+    if ref.rows_path is not None:
+        numbers = _row_numbers(ref.rows_path)[rows.start : rows.stop]
+    path = folder / "own-rows.npy"
+    try:
+        np.save(path, numbers)
+    except OSError as error:
+        raise storage_error(error, str(path)) from error
+    return replace(ref, rows_path=str(path.resolve()))
 
 
 def _row_numbers(path: str) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ and a manifest of their hashes, written whole or not at all.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,7 +21,8 @@ from ttf.mining.checked_answers import check_answers
 from ttf.mining.choose import asked_of
 from ttf.mining.growing_arrays import GrowingArrays, Layout
 from ttf.mining.job import MiningJob, MiningReport
-from ttf.rundir.durable import OpenFile, write_manifest
+from ttf.rundir.confined import open_inside
+from ttf.rundir.durable import OpenFile, link_to, write_manifest
 from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.typed_json import dataclass_from
 from ttf.rundir.verified_folders import ARRAYS, MANIFEST, TABLE_AREA, verified_table
@@ -29,6 +31,7 @@ IDS: Final = "ids.npy"
 SCORES: Final = "scores.npy"
 ANSWERS_AREA: Final = "answers"
 _ROWS: Final = 8192
+_COPIED_BYTES: Final = 4 << 20
 _TABLE_TYPES: Final = tuple(map(np.dtype, ("int64", "int64", "float32", "float32")))
 
 
@@ -234,3 +237,23 @@ class CandidateTable:
                 hint="Delete the folder: ttf then mines the candidates again.",
             ) from error
         return table
+
+
+def taken_over(source: Path, inside: Path, folder: Path) -> None:
+    """Makes `folder` the same table as `source`, a finished one below `inside`: other names of the
+    same files where the disk has such, else copies. Raises StorageError."""
+    with folder_written_whole(folder, TABLE_AREA) as temp:
+        for name in (*(f"{array}.npy" for array in ARRAYS), MANIFEST):
+            try:
+                link_to(source / name, temp / name, TABLE_AREA)
+            except OSError:  # it has no such names, or lies on another disk
+                _copy_new(source / name, inside, temp / name)
+
+
+def _copy_new(source: Path, inside: Path, target: Path) -> None:
+    with (
+        open_inside(source, inside) as given,
+        contextlib.closing(OpenFile(target, TABLE_AREA)) as file,
+    ):
+        while part := given.read(_COPIED_BYTES):
+            file.write(part)

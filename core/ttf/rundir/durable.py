@@ -138,6 +138,11 @@ def unlink(path: Path, area: str) -> None:
     change(path.unlink, "unlink", area, path)
 
 
+def link_to(path: Path, target: Path, area: str) -> None:
+    """Gives a file another name on its disk. Raises OSError."""
+    change(lambda: os.link(path, target, follow_symlinks=False), "create", area, target)
+
+
 def make_dir(path: Path, area: str) -> None:
     change(path.mkdir, "mkdir", area, path)
 

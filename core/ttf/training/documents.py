@@ -91,13 +91,13 @@ class Documents:
         """Query vectors as they are compared with these documents."""
         return queries_QD
 
-    def blocks(self, begin: int = 0) -> Iterator[tuple[int, torch.Tensor]]:
+    def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, torch.Tensor]]:
         """The whole bank as (first row, final vectors on the host), in order; from `begin` on,
-        the first row of a block."""
+        the first row of a block, to `end`, the first one of another."""
         assert begin % self.block_rows == 0 or begin == self.rows
         if not self.fixed:
             self._model.eval()
-        for start in range(begin, self.rows, self.block_rows):
+        for start in range(begin, self.rows if end is None else end, self.block_rows):
             stop = min(start + self.block_rows, self.rows)
             stored = self._source.read(start, stop)
             wide = to_float32(stored, self._source.dtype)

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DevicePolicy, Precision, Progress
 from ttf.data.dataset import Split
-from ttf.data.finite import require_finite_queries
-from ttf.errors import NumericFailure
 from ttf.machine.gemm import padded
 from ttf.machine.processor import FirstPass, first_pass
 from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
 from ttf.mining.scan.grouped_block import GROUPS, Block
 from ttf.training.documents import Corrected, Documents
+from ttf.training.encoded_queries import encode_split
+from ttf.training.shares import ALONE, Shares
 from ttf.training.towers import TwoTower
 
 CUTOFF = 10
@@ -76,69 +76,6 @@ def _ideal_gain(grades_QP: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.where(found > 0, found, 1.0)
 
 
-@torch.no_grad()
-def encode_split(
-    model: TwoTower,
-    split: Split,
-    rows: NDArray[np.int64],
-    policy: DevicePolicy,
-    precision: Precision,
-    micro_batch: int,
-    out: NDArray[np.float32] | None = None,
-    progress: Progress | None = None,
-) -> NDArray[np.float32]:
-    """Returns query vectors of some rows, in eval mode; `out` may be a mapped file."""
-    for start, q_BD in encoded_batches(model, split, rows, policy, precision, micro_batch):
-        if out is None:
-            out = np.empty((len(rows), q_BD.shape[1]), dtype=np.float32)
-        out[start : start + len(q_BD)] = q_BD
-        if progress is not None:
-            progress(start + len(q_BD), len(rows))
-    assert out is not None
-    return out
-
-
-@torch.no_grad()
-def encoded_batches(
-    model: TwoTower,
-    split: Split,
-    rows: NDArray[np.int64],
-    policy: DevicePolicy,
-    precision: Precision,
-    micro_batch: int,
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Query vectors of some rows, in eval mode: the place of each micro-batch among them, and its
-    vectors, which depend on nothing but its rows."""
-    model.eval()
-    parts = [rows[start : start + micro_batch] for start in range(0, len(rows), micro_batch)]
-    if policy.constant_shapes:
-        parts = [np.resize(part, micro_batch) for part in parts]
-    for start, here, batch in zip(
-        range(0, len(rows), micro_batch), parts, split.batches(parts), strict=True
-    ):
-        wanted = min(micro_batch, len(rows) - start)
-        x = policy.to_device(torch.from_numpy(batch.x))
-        lengths = None if batch.lengths is None else torch.from_numpy(batch.lengths)
-        with policy.autocast(precision):
-            q_BD = model.encode_queries(x, lengths)[:wanted].cpu()
-        if not bool(torch.isfinite(q_BD.sum())):
-            _blame(split, here[:wanted], batch.x[:wanted], q_BD)
-        yield start, q_BD.numpy()
-
-
-def _blame(
-    split: Split, rows: NDArray[np.int64], x: NDArray[np.float32], q_BD: torch.Tensor
-) -> None:
-    require_finite_queries(split, rows, x)
-    wrong = (~torch.isfinite(q_BD).all(dim=1)).nonzero()
-    if len(wrong):
-        raise NumericFailure(
-            f"The query tower computed a vector with NaN or infinity for {split.name} row "
-            f"{split.keep[rows[int(wrong[0])]]}, but the input of the tower is finite.",
-            hint="The weights have probably diverged. Try a lower --lr.",
-        )
-
-
 def evaluate(
     model: TwoTower,
     split: Split,
@@ -148,15 +85,31 @@ def evaluate(
     micro_batch: int,
     ks: Sequence[int],
     progress: Progress | None = None,
+    shares: Shares = ALONE,
 ) -> dict[str, float]:
-    """Metrics of a split against the full bank; `progress` counts bank rows and may raise."""
+    """Metrics of a split against the full bank; `progress` counts bank rows and may raise.
+
+    Processes share whole tiles of queries. Blocks of the bank are not shared: which queries go over
+    to float32 depends on all blocks before.
+    """
     rows = np.arange(len(split), dtype=np.int64)
-    encoded = encode_split(model, split, rows, policy, precision, micro_batch)
+
+    def encode(part: range) -> NDArray[np.float32]:
+        own = rows[part.start : part.stop]
+        return encode_split(model, split, own, policy, precision, micro_batch)
+
+    encoded = shares.whole("encoded queries", len(rows), micro_batch, encode)
     q_QD = documents.compared(torch.from_numpy(encoded))
     known = split.known(rows)
-    scores_QP, lengths_QP = _scores_and_lengths(q_QD, known, documents)
-    blocks = _reported(documents.blocks(), documents.rows, progress)
-    ranks = ranks_in_blocks(q_QD, scores_QP, TIE * lengths_QP, known, blocks)
+
+    def rank(part: range) -> NDArray[np.int64]:
+        here = slice(part.start, part.stop)
+        scores_QP, lengths_QP = _scores_and_lengths(q_QD, known, documents, part)
+        blocks = _reported(documents.blocks(), documents.rows, progress)
+        ties_QP, queries = TIE * lengths_QP, len(rows)
+        return ranks_in_blocks(q_QD[here], scores_QP, ties_QP, known[here], blocks, of=queries)
+
+    ranks = shares.whole("ranks", len(rows), _TILE_ROWS, rank)
     return metrics_from_ranks(ranks, ks, split.graded(rows))
 
 
@@ -188,20 +141,40 @@ def lowest_positive_scores(
 
 
 def _scores_and_lengths(
-    q_QD: torch.Tensor, known_QP: NDArray[np.int64], documents: Documents | Corrected
+    q_QD: torch.Tensor,
+    known_QP: NDArray[np.int64],
+    documents: Documents | Corrected,
+    part: range | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores, and the product of both vectors' lengths: rounding errors are relative to it."""
-    scores_QP = torch.full(known_QP.shape, -torch.inf)
-    lengths_QP = torch.zeros(known_QP.shape)
-    for start in range(0, len(q_QD), documents.block_rows):
-        rows = slice(start, start + documents.block_rows)
-        for column in range(known_QP.shape[1]):
-            there = np.flatnonzero(known_QP[rows, column] >= 0)
-            vectors_KD = documents.vectors(known_QP[rows, column][there])
-            q_KD = q_QD[rows][there]
-            scores_QP[rows][there, column] = (q_KD * vectors_KD).sum(-1)
-            lengths_QP[rows][there, column] = q_KD.norm(dim=-1) * vectors_KD.norm(dim=-1)
-    return scores_QP, lengths_QP
+    """Scores of the queries of a part, and the product of both vectors' lengths: rounding errors
+    are relative to it."""
+    rows = documents.block_rows
+    wanted = range(len(q_QD)) if part is None else part
+    # Whole blocks: vectors of a trained tower depend on those that are encoded with them.
+    first = wanted.start // rows * rows
+    scores_QP = torch.full((wanted.stop - first, known_QP.shape[1]), -torch.inf)
+    lengths_QP = torch.zeros(scores_QP.shape)
+    for start in range(first, wanted.stop, rows):
+        here = slice(start, start + rows)
+        scores, lengths = _of_block(q_QD[here], known_QP[here], documents)
+        own = slice(start - first, start - first + rows)
+        scores_QP[own] = scores[: wanted.stop - start]
+        lengths_QP[own] = lengths[: wanted.stop - start]
+    return scores_QP[wanted.start - first :], lengths_QP[wanted.start - first :]
+
+
+def _of_block(
+    q_BD: torch.Tensor, known_BP: NDArray[np.int64], documents: Documents | Corrected
+) -> tuple[torch.Tensor, torch.Tensor]:
+    scores_BP = torch.full(known_BP.shape, -torch.inf)
+    lengths_BP = torch.zeros(known_BP.shape)
+    for column in range(known_BP.shape[1]):
+        there = np.flatnonzero(known_BP[:, column] >= 0)
+        vectors_KD = documents.vectors(known_BP[there, column])
+        q_KD = q_BD[there]
+        scores_BP[there, column] = (q_KD * vectors_KD).sum(-1)
+        lengths_BP[there, column] = q_KD.norm(dim=-1) * vectors_KD.norm(dim=-1)
+    return scores_BP, lengths_BP
 
 
 # --- ranks -----------------------------------------------------------------------------------
@@ -215,16 +188,18 @@ def ranks_in_blocks(
     blocks: Iterable[tuple[int, torch.Tensor]],
     *,
     first: FirstPass | None = None,
+    of: int | None = None,
 ) -> NDArray[np.int64]:
     """Rank (from 0) of each positive, -1 for padding; blocks are (first row, vectors).
 
     Scores within `ties_QP` of a positive's score count as equal. `first` None: chosen by processor.
+    `of`: how many queries there are in all, if these are a part that begins with a whole tile.
     """
     ids_QP = torch.from_numpy(positives_QP)
     # without a positive no row is better, so no group is read
     low_QP = torch.where(ids_QP >= 0, positive_scores_QP - ties_QP, torch.inf)
     high_QP = positive_scores_QP + ties_QP
-    half = (first or first_pass()) == "bf16" and len(q_QD) >= _ENOUGH_QUERIES
+    half = (first or first_pass()) == "bf16" and (of or len(q_QD)) >= _ENOUGH_QUERIES
     tiles = [
         _Tile(q_QD[at], low_QP[at], high_QP[at], ids_QP[at], half=half)
         for at in (slice(s, s + _TILE_ROWS) for s in range(0, len(q_QD), _TILE_ROWS))

@@ -40,7 +40,8 @@ from ttf.training.borrowed_torch import TorchSettings, borrowed_torch, borrowing
 from ttf.training.calibration.calibrate import Subject
 from ttf.training.calibration.stored import BankCalibration, bank_key, bank_of
 from ttf.training.documents import Corrected, Documents
-from ttf.training.evaluation import encode_split, evaluate
+from ttf.training.encoded_queries import encode_split
+from ttf.training.evaluation import evaluate
 from ttf.training.found import Found, found_in, write_found
 from ttf.training.tables import Tables
 from ttf.training.towers import TwoTower

@@ -21,7 +21,7 @@ from ttf.errors import ArtifactDamaged
 from ttf.mining.miner_results import CandidateTable
 from ttf.mining.negatives import drawable
 from ttf.training.checkpoint import Refresh, Totals
-from ttf.training.evaluation import encode_split
+from ttf.training.encoded_queries import encode_split
 from ttf.training.schedule import Window
 from ttf.training.session import Session
 

@@ -64,15 +64,18 @@ class ReusedQueries:
                 self._session.reporter.note(f"{text[0].upper()}{text[1:]}.")
         return repr(found).encode()
 
-    def fill(self, out: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Fills `out`, one vector for each of `rows` (ascending), where training computed one;
-        returns where that is."""
+    def fill(
+        self, out: NDArray[np.float32], rows: NDArray[np.int64], held: range
+    ) -> NDArray[np.bool_]:
+        """Returns for which of `rows` (ascending) training computed a vector; fills `out`, one
+        vector for each of the `held` among them."""
         there = np.zeros(len(rows), dtype=np.bool_)
         for record, step_rows in self._usable():
             at = np.minimum(np.searchsorted(rows, step_rows), len(rows) - 1)
             wanted = rows[at] == step_rows
-            out[at[wanted]] = record[wanted]
             there[at[wanted]] = True
+            wanted &= (at >= held.start) & (at < held.stop)
+            out[at[wanted] - held.start] = record[wanted]
         return there
 
     def remove_unneeded(self) -> None:

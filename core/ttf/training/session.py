@@ -46,6 +46,7 @@ from ttf.training.remarks import remarks
 from ttf.training.schedule import temperature
 from ttf.training.settled_alike import as_rank_0_settled
 from ttf.training.sharded_step import ShardedGradients, own_samples
+from ttf.training.shares import Shares
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
 from ttf.training.tables import Tables
@@ -101,6 +102,11 @@ class Session:
         )
         return reader.load(start, stop, draw)
 
+    @property
+    def shares(self) -> Shares:
+        """For long work between two steps."""
+        return Shares(self.world, self.link.flight.beat)
+
     def meet(self) -> None:
         """Waits for the other processes after work that may take them longer."""
         self.world.meet(self.link.flight.beat)
@@ -126,6 +132,7 @@ class Session:
             decided.plan.micro_batch,
             decided.config.evaluate.k,
             progress=self.advance,
+            shares=self.shares,
         )
         give_back()
         self.meet()

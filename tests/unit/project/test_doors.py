@@ -115,7 +115,6 @@ OUTSIDE = {
     "tools/report/bundle/_reproduce.py": SYSTEM,
     "tools/studies/started_here.py": "a note of this user alone, in the cache, which no folder holds",
     "training/manifest.py": SYSTEM,
-    "training/mined_negatives.py": OWN,
     "training/mining_round.py": OWN,
 }
 NOT_OURS = ("tools/plugins/scaffold/templates", "tools/report/bundle/scripts")

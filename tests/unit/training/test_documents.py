@@ -25,7 +25,8 @@ from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
 from ttf.data.sources import open_ref
 from ttf.errors import BadData, NumericFailure
-from ttf.training.evaluation import encode_split, evaluate, metrics_from_ranks, positive_scores
+from ttf.training.encoded_queries import encode_split
+from ttf.training.evaluation import evaluate, metrics_from_ranks, positive_scores
 
 ROWS = np.arange(DOCUMENTS, dtype=np.int64)
 

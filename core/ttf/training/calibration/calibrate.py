@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +33,8 @@ from ttf.training.calibration.sample import (
 )
 from ttf.training.calibration.work import Keeps, Work
 from ttf.training.documents import Documents
-from ttf.training.evaluation import encode_split
+from ttf.training.encoded_queries import encode_split
+from ttf.training.shares import ALONE, Shares
 from ttf.training.towers import TwoTower
 
 _STAGE: Final = "calibrate"
@@ -53,6 +55,7 @@ class Subject:
     seed: int
     settings: CalibrateConfig
     keeps: Keeps = lambda _: None  # Hears how much of the work is on the disk.
+    shares: Shares = ALONE
 
     @property
     def most_queries(self) -> int:
@@ -71,8 +74,9 @@ def calibrate(
 ) -> tuple[Calibrated, Work]:
     """With training pairs. The work is to be cleared once the result is stored. `advance` may
     raise; the next call goes on."""
-    fingerprint = fingerprint_of(subject.bank, train)
-    work = Work(subject.folder.path, _key(subject, fingerprint), subject.keeps)
+    fingerprint, shares = fingerprint_of(subject.bank, train), subject.shares
+    key = _key(subject, fingerprint)
+    work = shares.stage(_STAGE, lambda: Work(subject.folder.path, key, subject.keeps))
     drawn = draw_pairs(len(train), subject.most_queries, subject.seed, fingerprint)
     held_out, sampled = _encoded(subject, train, drawn, work, reporter, advance)
     give_back()
@@ -81,18 +85,14 @@ def calibrate(
 
     known = train.known(drawn.held_out)
     ids = draw_documents(subject.documents.rows, known, subject.seed, fingerprint)
-    some = work.get("some")
-    if some is None or len(some) != len(ids):
-        reporter.stage(_STAGE, len(ids))
-        some = hubness.of_some(ids, advance)
-        work.put("some", some)
+    some = _of_some(hubness, ids, work, shares, reporter, advance)
     ranked = Ranked(subject.documents, ids, some, advance)
-    choice = _chosen(ranked, held_out, known, work, reporter)
+    choice = _chosen(ranked, held_out, known, work, reporter, shares)
     facts = _facts(subject, choice, len(sampled))
     if not choice.a:
         return Calibrated(facts=facts), work
     reporter.stage(_STAGE, subject.documents.rows)
-    found = hubness.of_bank(work, ids, some, advance)
+    found = hubness.of_bank(work, ids, some, advance, shares)
     del hubness
     give_back()
     return Calibrated(
@@ -162,21 +162,54 @@ def _encoded(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Query vectors of the held-out pairs, and of the sampled ones."""
     rows = np.concatenate([drawn.held_out, drawn.sampled])
-    vectors = work.get("queries")
-    if vectors is None or len(vectors) != len(rows):
-        reporter.stage(f"{_STAGE}: encode", len(rows))
-        vectors = encode_split(
+
+    def encode(part: range) -> NDArray[np.float32]:
+        reporter.stage(f"{_STAGE}: encode", len(part))
+        return encode_split(
             subject.model,
             train,
-            rows,
+            rows[part.start : part.stop],
             subject.policy,
             subject.precision,
             subject.micro_batch,
             progress=advance,
         )
-        work.put("queries", vectors)
+
+    vectors = _kept(work, "queries", subject.shares, len(rows), subject.micro_batch, encode)
     held_out = len(drawn.held_out)
     return vectors[:held_out], vectors[held_out:]
+
+
+def _kept(
+    work: Work,
+    name: str,
+    shares: Shares,
+    count: int,
+    block: int,
+    make: Callable[[range], NDArray[np.float32]],
+) -> NDArray[np.float32]:
+    """What was kept, if all processes have it; else made by all of them, in parts, and kept."""
+    found = work.get(name)
+    if not shares.all(f"{name} kept", found is not None and len(found) == count):
+        found = made = shares.whole(name, count, block, make)
+        shares.stage(f"{name} to keep", lambda: work.put(name, made))
+    assert found is not None
+    return found
+
+
+def _of_some(
+    hubness: Hubness,
+    ids: NDArray[np.int64],
+    work: Work,
+    shares: Shares,
+    reporter: Reporter,
+    advance: Progress,
+) -> NDArray[np.float32]:
+    def of_some(part: range) -> NDArray[np.float32]:
+        reporter.stage(_STAGE, len(part))
+        return hubness.of_some(ids[part.start : part.stop], advance)
+
+    return _kept(work, "some", shares, len(ids), hubness.documents.block_rows, of_some)
 
 
 def _chosen(
@@ -185,19 +218,23 @@ def _chosen(
     known_QP: NDArray[np.int64],
     work: Work,
     reporter: Reporter,
+    shares: Shares,
 ) -> Choice:
     before = work.get("choice")
-    if before is not None and before.shape == (3,):
+    there = shares.all("choice kept", before is not None and before.shape == (3,))
+    if before is not None and there:
         return Choice(a=float(before[0]), gain=float(before[1]), held_out=int(before[2]))
     if not len(held_out):
         return Choice(a=0.0, gain=0.0, held_out=0, why="there are too few training pairs")
     give_back()
     reporter.stage(f"{_STAGE}: choose", len(documents.ids))
-    ranks = ranks_by_factor(documents, torch.from_numpy(held_out), known_QP, (0.0, *GRID))
+    queries = torch.from_numpy(held_out)
+    ranks = ranks_by_factor(documents, queries, known_QP, (0.0, *GRID), shares)
     give_back()
     choice = choose(ranks.pop(0.0), ranks)
     if choice.a:
-        work.put("choice", np.array([choice.a, choice.gain, choice.held_out]))
+        kept = np.array([choice.a, choice.gain, choice.held_out])
+        shares.stage("choice", lambda: work.put("choice", kept))
     return choice
 
 

@@ -12,6 +12,7 @@ from ttf.contracts import Progress
 from ttf.mining.scan.mean_of_best import LeftOut, MeanOfBest
 from ttf.training.calibration.work import Work
 from ttf.training.documents import Documents
+from ttf.training.shares import ALONE, Shares
 
 # Bank rows from..to -> for each pair of a row among them and a query that does not count for it:
 # the row counted from the first, ascending, and the query.
@@ -53,32 +54,50 @@ class Hubness:
         known_ids: NDArray[np.int64],
         known: NDArray[np.float32],
         progress: Progress,
+        shares: Shares = ALONE,
     ) -> NDArray[np.float32]:
-        """Of every document; those of `known_ids` are not computed again."""
+        """Of every document; those of `known_ids` (ascending) are not computed again."""
         rows = self.documents.rows
-        out = np.full(rows, np.nan, np.float32)
-        out[known_ids] = known
-        begin = self._resumed(work, out)
-        for start, block_ND in self.documents.blocks(begin):
-            stop = start + len(block_ND)
-            missing = np.flatnonzero(np.isnan(out[start:stop]))
-            if len(missing):
-                out[start + missing] = self.of(start + missing, block_ND[torch.from_numpy(missing)])
-            progress(stop, rows)
-            if stop - begin >= self.chunk_rows or stop == rows:
-                work.put(_part(begin), out[begin:stop])
-                begin = stop
-        return out
 
-    def _resumed(self, work: Work, out: NDArray[np.float32]) -> int:
-        """Reads finished parts into `out`; returns the first row that is missing."""
-        begin = 0
-        while begin < len(out) and (part := work.get(_part(begin))) is not None:
-            whole = begin + len(part) == len(out) or len(part) % self.documents.block_rows == 0
-            if part.dtype != np.float32 or not whole or begin + len(part) > len(out):
+        def of_part(part: range) -> NDArray[np.float32]:
+            first, last = np.searchsorted(known_ids, (part.start, part.stop))
+            out = np.full(len(part), np.nan, np.float32)
+            out[known_ids[first:last] - part.start] = known[first:last]
+            self._of_part(work, part, out, progress)
+            return out
+
+        return shares.whole("hubness", rows, self.documents.block_rows, of_part)
+
+    def _of_part(
+        self, work: Work, part: range, out: NDArray[np.float32], progress: Progress
+    ) -> None:
+        begin = self._resumed(work, part, out)
+        for start, block_ND in self.documents.blocks(begin, part.stop):
+            stop = start + len(block_ND)
+            missing = np.flatnonzero(np.isnan(out[start - part.start : stop - part.start]))
+            if len(missing):
+                found = self.of(start + missing, block_ND[torch.from_numpy(missing)])
+                out[start - part.start + missing] = found
+            progress(stop, self.documents.rows)
+            if stop - begin >= self.chunk_rows or stop == part.stop:
+                work.put(_part(begin), out[begin - part.start : stop - part.start])
+                begin = stop
+
+    def _resumed(self, work: Work, part: range, out: NDArray[np.float32]) -> int:
+        """Reads finished chunks into `out`; returns the first row that is missing."""
+        begin, rows, block = part.start, self.documents.rows, self.documents.block_rows
+        while begin < part.stop and (found := work.get(_part(begin))) is not None:
+            whole = begin + len(found) == rows or len(found) % block == 0
+            if (
+                found.dtype != np.float32
+                or not whole
+                or begin + len(found) > rows
+                or not len(found)
+            ):
                 break
-            out[begin : begin + len(part)] = part
-            begin += len(part)
+            stop = min(begin + len(found), part.stop)  # of another cut
+            out[begin - part.start : stop - part.start] = found[: stop - begin]
+            begin = stop
         return begin
 
 

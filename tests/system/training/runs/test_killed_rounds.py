@@ -17,7 +17,7 @@ from tests.kit.widely import wide
 from ttf.contracts import MinerContext
 from ttf.mining.choose import miner_context
 from ttf.rundir.durable import Act, Operation, intercepted
-from ttf.training import mined_negatives, mining_round
+from ttf.training import mined_table, mining_round
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke, Outcome
@@ -37,12 +37,12 @@ BLOCK = 64
 def _in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mining_round, "BLOCK_ROWS", BLOCK)
-    monkeypatch.setattr(mining_round, "_POSITIVES_AT_ONCE", BLOCK)
+    monkeypatch.setattr(mining_round, "QUERIES_AT_ONCE", BLOCK)
 
     def in_small_chunks(*given: Any) -> MinerContext:
         return replace(miner_context(*given), queries_at_once=BLOCK)
 
-    monkeypatch.setattr(mined_negatives, "miner_context", in_small_chunks)
+    monkeypatch.setattr(mined_table, "miner_context", in_small_chunks)
 
 
 def train(invoke: Invoke, sets: Sets, out: str, *more: str) -> Outcome:
