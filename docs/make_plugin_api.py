@@ -96,6 +96,8 @@ _COMMANDS = {
 
 
 _HELPERS = {
+    "ttf.data.shards.fetched",
+    "ttf.data.shards.node_cache",
     "ttf.machine.processor",
     "ttf.machine.measured",
     "ttf.mining.scan.bank_scan",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import shlex
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,6 +85,17 @@ class IndirectRows(StoredRows):
         self.held = "" if dtype == "bfloat16" or array.dtype == dtype else str(array.dtype)
         self._files_digest = files_digest
         self._array = array
+
+    @property
+    def over_network(self) -> str:
+        """Each selection asks the server of a URL for chunks."""
+        if "://" not in self.uri:
+            return ""
+        stem = self.uri.rstrip("/").rpartition("/")[2].partition(".")[0] or "data"
+        return (
+            "Convert it once, then use the folder (or upload it): ttf data convert "
+            f"{shlex.quote(self.uri)} {shlex.quote(stem)}.objects"
+        )
 
     def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
         # Sorted and distinct: some versions of zarr return other rows otherwise (#4203).

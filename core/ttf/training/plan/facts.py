@@ -12,6 +12,7 @@ from ttf.data.first_look import look
 from ttf.data.open_dataset import open_dataset
 from ttf.host.plugins import open_store
 from ttf.machine.memory.run_limit import run_limit
+from ttf.training.fetching import to_fetch
 from ttf.training.memory.start import decide_within
 from ttf.training.plan import ArrayFacts, Plan, plan_of
 from ttf.training.towers import check_init
@@ -26,6 +27,8 @@ def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
         limit = run_limit(resolved.config.memory.limit)
         fitted = decide_within(resolved, data, policy, limit)
         data.notes += look(data)
+        if missing := to_fetch(data):
+            data.notes.append(missing)
         arrays = _arrays(data, fitted.decided.config.data)
         return plan_of(fitted.decided, data, policy, limit, arrays=arrays)
 
