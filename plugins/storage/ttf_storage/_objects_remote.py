@@ -16,6 +16,9 @@ from ttf_storage.objects_store import INSTALL, SCHEMES
 _TIMEOUT: Final = "60s"  # of a request for one piece
 _CONNECT_TIMEOUT: Final = "10s"
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REPEATED: Final = re.compile(
+    r"^Generic \w+ error: |Error performing \w+ \S+ in \S+(?:, after \d+ retries.*?)? - |: <.*$"
+)
 _PIN: Final = re.compile(r"sha256=([0-9a-f]{64})")
 _CREDENTIALS: Final = {
     "s3": "For Amazon S3 set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; "
@@ -129,6 +132,6 @@ def _is_plain_http(address: str) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """The first line: obstore's others repeat it in the words of each layer."""
+    """The first line, without the address; obstore's others repeat it in the words of each layer."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200]
+    return _REPEATED.sub("", lines[0] if lines else type(error).__name__)[:200].rstrip(".: ")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ttf.data.shards.fetched import Fetching, Remote, RemoteFault, Shard
-from ttf.data.shards.node_cache import AREA, LOCK, PART, NodeCache
+from ttf.data.shards.node_cache import AREA, LOCK, PART, SHARD, NodeCache
 from ttf.errors import BadData, StorageError, storage_error
 from ttf.rundir.confined import refuse_foreign, write_inside
 from ttf.rundir.durable import fsync_dir, fsync_file, rename, write_at
@@ -79,7 +79,7 @@ class ShardFetch:
                 found = self._fill(file, part)
                 if found == self._shard.sha256:
                     fsync_file(file.fileno(), part, AREA)
-                    rename(part, self._folder / "shard", AREA)
+                    rename(part, self._folder / SHARD, AREA)
                     fsync_dir(self._folder, AREA)
                     return
                 file.truncate(0)

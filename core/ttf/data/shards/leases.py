@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +27,16 @@ _MOST_BYTES: Final = 64 << 20  # 800,000 shards
 class Lease:
     """Held until `close`, or until this process ends."""
 
-    def __init__(self, home: Path, folder: Path, hashes: Collection[str]) -> None:
-        """`folder`: of all leases, below `home`."""
+    def __init__(self, home: Path, folder: Path, shards: Mapping[str, int]) -> None:
+        """`folder`: of all leases, below `home`. `shards`: sizes by hash."""
         self._home = home
         self._file = OpenFile(folder / f"{secrets.token_hex(8)}.json", AREA)
         try:
             # False only where another process took it for a dead one's, which needs the cache's lock.
             self._file.lock()
-            self._file.write(json_bytes({"pid": os.getpid(), "shards": sorted(hashes)}))
+            self._file.write(
+                json_bytes({"pid": os.getpid(), "shards": dict(sorted(shards.items()))})
+            )
         except BaseException:
             self.close()
             raise
@@ -45,9 +47,9 @@ class Lease:
         self._file.close()
 
 
-def leased(home: Path, folder: Path) -> set[str]:
-    """The hashes that living processes hold; removes the leases of dead ones."""
-    held: set[str] = set()
+def leased(home: Path, folder: Path) -> dict[str, int]:
+    """What living processes hold, sizes by hash; removes the leases of dead ones."""
+    held: dict[str, int] = {}
     for path in _leases(home, folder):
         # Its process may release it at this moment.
         with contextlib.suppress(FileNotFoundError), open_inside(path, home) as file:
@@ -71,10 +73,10 @@ def _is_dead(fd: int) -> bool:
     return True
 
 
-def _shards_in(data: bytes, path: Path) -> set[str]:
+def _shards_in(data: bytes, path: Path) -> dict[str, int]:
     try:
-        return set(parsed_json(data)["shards"])
-    except (ValueError, LookupError, TypeError) as error:
+        return {str(sha256): int(size) for sha256, size in parsed_json(data)["shards"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ArtifactDamaged(
             f"{path} is damaged ({error}), so ttf does not know which shards a living process uses.",
             hint="Remove it when no run uses the cache.",

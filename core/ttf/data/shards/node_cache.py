@@ -78,12 +78,13 @@ class NodeCache:
 
     def lease(self, shards: Iterable[Shard]) -> None:
         """From here on nobody evicts them. Raises StorageError if the cache cannot be written."""
-        new = {shard.sha256 for shard in shards} - self._held
+        wanted = {shard.sha256: shard.size for shard in shards}
+        new = {sha256: wanted[sha256] for sha256 in wanted.keys() - self._held}
         if not new:
             return
         with self.locked():
             self._leases.append(Lease(self.home, self._folder_of_leases(), new))
-            self._held |= new
+            self._held |= new.keys()
             for sha256 in new:
                 with contextlib.suppress(OSError):  # not there yet, or read-only
                     os.utime(self.folder(sha256))
@@ -137,8 +138,8 @@ class NodeCache:
             remove_at_once(self.folder(sha256), self.home, AREA)
         return ""
 
-    def leased(self) -> set[str]:
-        """By living processes; call it with the lock held."""
+    def leased(self) -> dict[str, int]:
+        """By living processes, sizes by hash; call it with the lock held."""
         return leased(self.home, self.home / _LEASES)
 
     def _make_room(self, missing: Sequence[Shard], how: Fetching) -> None:
@@ -147,14 +148,15 @@ class NodeCache:
             remove_leftovers(self.home, self.home)  # of a process that was killed while it evicted
             kept = self.entries()
             there = {entry.sha256: entry.bytes for entry in kept}
-            needed = sum(max(0, s.size - there.get(s.sha256, 0)) for s in missing)
+            # All that living processes hold, also what others have not fetched yet.
+            coming = {**self.leased(), **{shard.sha256: shard.size for shard in missing}}
+            needed = sum(max(0, size - there.get(sha256, 0)) for sha256, size in coming.items())
             used = sum(there.values())
             limit = self._limit(used) if how.limit is None else how.limit
-            in_use = self.leased() if used + needed > limit else set()
             for entry in kept:
                 if used + needed <= limit:
                     return
-                if entry.sha256 not in in_use:
+                if entry.sha256 not in coming:
                     remove_at_once(entry.path, self.home, AREA)
                     used -= entry.bytes
             if used + needed > limit:
