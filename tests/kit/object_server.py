@@ -67,6 +67,13 @@ class ObjectServer:
         return ""
 
 
+class _Listening(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Says nothing: clients are killed here, and cut off."""
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[ObjectServer]:
     server = ObjectServer(folder)
@@ -82,8 +89,7 @@ def serving(folder: Path) -> Iterator[ObjectServer]:
 
         do_HEAD = do_GET
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listening.daemon_threads = True
+    listening = _Listening(("127.0.0.1", 0), Handler)
     server.url = f"http://127.0.0.1:{listening.server_port}"
     thread = threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True)
     thread.start()
