@@ -56,4 +56,7 @@ def to_fetch(data: Dataset) -> str:
     missing = bytes_to_fetch(data.step_sources)
     if not missing:
         return ""
-    return f"{size(missing)} of the data are not on this machine; a run fetches them before its first step."
+    return (
+        f"{size(missing)} of the data are not on this machine: a run fetches and checks them before "
+        "its first step."
+    )

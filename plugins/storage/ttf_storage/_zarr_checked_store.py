@@ -48,6 +48,7 @@ class CheckedStore(WrapperStore[Store]):  # type: ignore[misc]  # zarr is not lo
     ) -> None:
         super().__init__(store)
         self.archive = archive
+        self.lists = True
         self.root = "" if archive is None else archive.root
         self._opened = opened
         self._meta: ArrayMeta | None = None
@@ -166,7 +167,11 @@ def checked_store(uri: str) -> CheckedStore:
     """Of a local folder, a local zip file or a URL."""
     path = Path(uri)
     if "://" in uri:
-        return CheckedStore(_remote(uri))
+        inner = _remote(uri)
+        store = CheckedStore(inner)
+        # HTTP has no lists. fsspec makes one of the links in a page; obstore asks for WebDAV.
+        store.lists = not (isinstance(inner, ObjectStore) and uri.startswith("http"))
+        return store
     if path.is_dir():
         return CheckedStore(LocalStore(path, read_only=True), functools.partial(_in_folder, path))
     archive = Archive(path)

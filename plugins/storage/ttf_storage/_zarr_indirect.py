@@ -126,9 +126,11 @@ class IndirectRows(StoredRows):
 
 def look_for_missing(array: Any, store: CheckedStore, missing: Missing, where: str) -> None:
     """For stores that are no folder: adds the chunks that do not exist. Of shards behind a URL, the
-    chunks inside are looked at when they are read."""
+    chunks inside are looked at when they are read, of a server without lists all chunks."""
     if store.archive is not None:
         store.look_into_archive(missing)
+        return
+    if not store.lists:
         return
     if array.nchunks > _MOST_LISTED:
         raise BadData(

@@ -26,9 +26,8 @@ def predict(resolved: Resolved, policy: DevicePolicy) -> Plan:
     with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         limit = run_limit(resolved.config.memory.limit)
         fitted = decide_within(resolved, data, policy, limit)
-        data.notes += look(data)
-        if missing := to_fetch(data):
-            data.notes.append(missing)
+        missing = to_fetch(data)
+        data.notes += [missing] if missing else look(data)
         arrays = _arrays(data, fitted.decided.config.data)
         return plan_of(fitted.decided, data, policy, limit, arrays=arrays)
 

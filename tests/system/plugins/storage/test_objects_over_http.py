@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.conftest import Invoke, RunTtf
 from tests.kit.object_server import ObjectServer, serving
 from tests.kit.widely import wide
 
+from ttf.data.shards.fetched import Patience
 from ttf.errors import DataChanged, DataMissing, StorageError
 from ttf.host.plugins import open_store
 from ttf_storage import _objects_writer
@@ -39,6 +41,7 @@ def server(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TTF_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(_objects_writer, "SHARD_BYTES", 1 << 14)
+    monkeypatch.setattr(Patience, "pauses", lambda _: iter([0.01] * 8))
     assert invoke(["data", "synth", "--out", "local", *SYNTH]).code == 0
     for role in ("pairs", "bank"):
         done = invoke(["data", "convert", f"local/{role}.npz", f"served/{role}.objects"])
@@ -130,11 +133,8 @@ def test_a_pinned_address_asks_nobody_and_takes_no_other_data(server: ObjectServ
 
 
 def test_a_server_that_is_gone_is_a_storage_error_and_a_pinned_address_still_opens(
-    server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+    server: ObjectServer,
 ) -> None:
-    from ttf.data.shards.fetched import Patience
-
-    monkeypatch.setattr(Patience, "pauses", lambda _: iter([0.0]))
     store: Any = open_store(f"{server.url}/bank.objects")
     pinned = store.pinned
     store.close()
@@ -222,7 +222,9 @@ def _consolidate(folder: Path) -> None:
     """HTTP has no list of names."""
     import zarr
 
-    zarr.consolidate_metadata(str(folder))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is not in the specification yet
+        zarr.consolidate_metadata(str(folder))
 
 
 # --- whole runs (TTF_CHAOS=1) ---------------------------------------------------------------------
@@ -241,8 +243,9 @@ def test_a_trainer_that_dies_while_it_fetches_starts_again_behind_what_it_left(
     assert done.code == 0, done.err
     one, other = (json.loads((tmp_path / n / "summary.json").read_text()) for n in "ab")
     assert other["restarts"] == 1 and other["weights_sha256"] == one["weights_sha256"]
-    # The shard that was being written when it died is asked for in two parts, the rest once.
-    assert sorted(shards(server).values())[-2:] <= [2, 2] or max(shards(server).values()) <= 2
+    # Four were under way when it died; none that was whole is asked for again.
+    counts = shards(server).values()
+    assert max(counts) == 2 and sum(count == 2 for count in counts) <= 4
 
 
 @pytest.mark.extras
