@@ -22,7 +22,6 @@ from ttf.config.declare import (
     Candidates,
     CandidatesOrZero,
     Name,
-    PathText,
     Section,
     Share,
     ShareBelowOne,

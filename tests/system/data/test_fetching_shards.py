@@ -17,6 +17,7 @@ from tests.kit.fetch_shards import shards_of
 from tests.kit.object_server import ObjectServer, PlainRemote, serving
 
 from ttf import BadData, DataMissing, Fetching, NodeCache, Shard, StorageError
+from ttf.data.shards.cache_folder import CacheFolder
 from ttf.data.shards.fetched import Patience
 
 SIZE = 60_000
@@ -112,7 +113,7 @@ def test_a_changed_object_is_refused_by_its_name(server: ObjectServer, shards: l
 
 
 def test_a_damaged_beginning_is_fetched_again(server: ObjectServer, shards: list[Shard]) -> None:
-    folder = NodeCache().folder(shards[0].sha256)
+    folder = CacheFolder().folder(shards[0].sha256)
     folder.mkdir(0o700, parents=True)
     (folder / "part").write_bytes(b"left by a power failure")
     cache = bring(server, shards[:1])
@@ -152,12 +153,12 @@ def test_a_killed_fetch_goes_on_behind_what_it_left(
 ) -> None:
     with fetching(server, failpoint="objects.write:3:kill") as killed:
         assert killed.wait(60) == -signal.SIGKILL
-    cache = NodeCache()
-    whole = [s for s in shards if cache.has(s)]
+    left = CacheFolder()
+    whole = [s for s in shards if left.has(s)]
     begun = {
         s.key: part.stat().st_size
         for s in shards
-        if (part := cache.folder(s.sha256) / "part").is_file()
+        if (part := left.folder(s.sha256) / "part").is_file()
     }
     assert SIZE // 2 in begun.values()  # half of the write in which it was killed
     server.asked.clear()
@@ -199,16 +200,15 @@ def test_only_what_no_living_process_uses_is_evicted(
 
 def test_a_shard_of_somebody_else_is_not_used(server: ObjectServer, shards: list[Shard]) -> None:
     bring(server, shards).close()
-    cache = NodeCache()
-    cache.folder(shards[0].sha256).chmod(0o777)
+    CacheFolder().folder(shards[0].sha256).chmod(0o777)
     with pytest.raises(BadData, match="can be changed by other users"):
-        cache.has(shards[0])
+        bring(server, shards)
 
 
 def test_a_lease_ends_with_its_process(server: ObjectServer, shards: list[Shard]) -> None:
     with fetching(server, "hold") as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "here\n"
-        cache = NodeCache()
+        cache = CacheFolder()
         with cache.locked():
             assert cache.leased() == {s.sha256: s.size for s in shards}
         holder.kill()
@@ -216,6 +216,6 @@ def test_a_lease_ends_with_its_process(server: ObjectServer, shards: list[Shard]
     assert not list((cache.home / "leases").iterdir())
 
 
-def _leased(cache: NodeCache) -> dict[str, int]:
+def _leased(cache: CacheFolder) -> dict[str, int]:
     with cache.locked():
         return cache.leased()

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from ttf.data.shards.cache_folder import LOCK, PART, CacheFolder
 from ttf.data.shards.fetched import Fetching, Remote, Shard, total_bytes
 from ttf.data.shards.fetching import Left, ShardFetch
-from ttf.data.shards.node_cache import LOCK, PART, NodeCache
 from ttf.errors import StorageError
 from ttf.rundir.waiting_lock import holder
 from ttf.text.numbers import duration, size
@@ -22,7 +22,7 @@ _SAY_EVERY_S: Final = 10.0
 _LEAVE_S: Final = 5.0  # A request under way ends by its own timeout; nobody waits for that.
 
 
-def bring(cache: NodeCache, missing: Sequence[Shard], remote: Remote, how: Fetching) -> None:
+def bring(cache: CacheFolder, missing: Sequence[Shard], remote: Remote, how: Fetching) -> None:
     """The caller holds leases on them."""
     work = _Work(cache, missing, remote, how)
     threads = [
@@ -46,7 +46,7 @@ def bring(cache: NodeCache, missing: Sequence[Shard], remote: Remote, how: Fetch
 
 class _Work:
     def __init__(
-        self, cache: NodeCache, missing: Sequence[Shard], remote: Remote, how: Fetching
+        self, cache: CacheFolder, missing: Sequence[Shard], remote: Remote, how: Fetching
     ) -> None:
         self.leave = threading.Event()
         self.changed = threading.Event()
@@ -71,10 +71,10 @@ class _Work:
     def look(self, *, last: bool = False) -> None:
         """Tells what happened; raises what a thread raised, and what `check` raises."""
         while not self._said.empty():
-            self._how.say(self._said.get())
+            self._how.tell(self._said.get())
         if self._error is not None:
             raise self._error
-        self._how.check()
+        self._how.look()
         if self._at_first < 0:
             self._at_first = self._done
         if self._how.progress is not None:
@@ -83,7 +83,7 @@ class _Work:
         now = time.monotonic()
         if now >= self._next_line or (last and self._said_some):
             self._next_line, self._said_some = now + _SAY_EVERY_S, True
-            self._how.say(self._line(now - self._began))
+            self._how.tell(self._line(now - self._began))
 
     def _line(self, seconds: float) -> str:
         came = self._done - self._at_first
@@ -144,7 +144,7 @@ class _Work:
         self.leave.wait(_LOOK_EVERY_S)
 
 
-def _stalled(cache: NodeCache, shard: Shard, seconds: float) -> StorageError:
+def _stalled(cache: CacheFolder, shard: Shard, seconds: float) -> StorageError:
     lock = cache.folder(shard.sha256) / LOCK
     pid = holder(lock)
     who = "A process of another container or user" if pid is None else f"Process {pid}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ttf.contracts import Progress
@@ -54,22 +54,28 @@ class Patience:
             pause = min(2 * pause, self.most_s)
 
 
-def _nothing(*_: object) -> None:
-    pass
-
-
 @dataclass(frozen=True, kw_only=True)
 class Fetching:
     """How shards are fetched, and who is told of it; all functions are called from one thread."""
 
     limit: int | None = None
     """Bytes that all shards of this machine may take; None: all but a twentieth of the disk."""
-    say: Callable[[str], None] = notices.say
+    say: Callable[[str], None] | None = None
+    """None: to standard error, or to whoever listens to notes."""
     progress: Progress | None = None
     """Called with bytes; None: a line to `say` every ten seconds."""
-    check: Callable[[], None] = _nothing
+    check: Callable[[], None] | None = None
     """Called several times a second; it may raise, which ends the fetch."""
-    patience: Patience = field(default_factory=Patience)
+    patience: Patience = Patience()
+
+    def tell(self, text: str) -> None:
+        """A line for the user."""
+        (self.say or notices.say)(text)
+
+    def look(self) -> None:
+        """Raises what `check` raises."""
+        if self.check is not None:
+            self.check()
 
 
 @runtime_checkable

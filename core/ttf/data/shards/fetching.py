@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from ttf.data.shards.cache_folder import AREA, LOCK, PART, SHARD, CacheFolder
 from ttf.data.shards.fetched import Fetching, Remote, RemoteFault, Shard
-from ttf.data.shards.node_cache import AREA, LOCK, PART, SHARD, NodeCache
 from ttf.errors import BadData, StorageError, storage_error
 from ttf.rundir.confined import refuse_foreign, write_inside
 from ttf.rundir.durable import fsync_dir, fsync_file, rename, write_at
@@ -29,7 +29,7 @@ class ShardFetch:
 
     def __init__(
         self,
-        cache: NodeCache,
+        cache: CacheFolder,
         shard: Shard,
         remote: Remote,
         how: Fetching,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ttf.data.shards.node_cache import LOCK, PART, SHARD, NodeCache
+from ttf.data.shards.cache_folder import LOCK, PART, SHARD, CacheFolder
 from ttf.errors import EntryRefused
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.confined import names_in
@@ -90,7 +90,7 @@ def clear(chosen: Iterable[Entry]) -> Iterator[tuple[Entry, str]]:
     for entry in chosen:
         try:
             if entry.kind == _SHARDS:
-                yield entry, NodeCache().remove(entry.path.name)
+                yield entry, CacheFolder().remove(entry.path.name)
                 continue
             lock = lock_if_free(entry.path) if entry.kind in _LOCKED else contextlib.nullcontext()
             if lock is None:

@@ -79,7 +79,6 @@ def export(
         "query_texts": query_texts,
         "document_texts": document_texts,
     }
-    data = {"pairs": pairs, "bank": bank}
     asked = Asked(
         run_dir=Path(run_dir),
         format=format,
@@ -91,7 +90,8 @@ def export(
         overwrite=overwrite,
         allow_remote=allow_remote,
         **{name: None if path is None else Path(path) for name, path in paths.items()},
-        **{role: data_path(path) for role, path in data.items()},
+        pairs=data_path(pairs),
+        bank=data_path(bank),
     )
     with make_reporter(json=False) if progress else Reporter() as reporter:
         return export_asked(asked, reporter)
