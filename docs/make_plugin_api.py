@@ -53,7 +53,8 @@ def _lines() -> Iterator[str]:
     yield from ("", "[helpers]")
     for name in sorted(ttf.__all__):
         found = getattr(ttf, name)
-        if inspect.isclass(found) and found.__module__ in _HELPERS:
+        made = inspect.isclass(found) and not issubclass(found, Exception)
+        if made and found.__module__ in _HELPERS:
             yield f"{name}{inspect.signature(found)}"
             yield from _attributes(found)
     yield from ("", "[errors]")
@@ -96,6 +97,8 @@ _COMMANDS = {
 
 
 _HELPERS = {
+    "ttf.data.shards.fetched",
+    "ttf.data.shards.node_cache",
     "ttf.machine.processor",
     "ttf.machine.measured",
     "ttf.mining.scan.bank_scan",

@@ -87,6 +87,14 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         derived_seed as derived_seed,
         sampled_rows as sampled_rows,
     )
+    from ttf.data.shards.fetched import (
+        Fetching as Fetching,
+        RemoteFault as RemoteFault,
+        Shard as Shard,
+    )
+    from ttf.data.shards.node_cache import (
+        NodeCache as NodeCache,
+    )
     from ttf.data.vectors import (
         checked_ids as checked_ids,
         checked_out as checked_out,
@@ -240,6 +248,8 @@ _NAMES: Final = {
     "ttf.data.embedding.table": "EmbeddingTable",
     "ttf.data.embedding.tower_rows": "TableRows TableTower",
     "ttf.data.order": "derived_seed sampled_rows",
+    "ttf.data.shards.fetched": "Fetching RemoteFault Shard",
+    "ttf.data.shards.node_cache": "NodeCache",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",
     "ttf.hookspecs": "CheckContext CutsTexts Encoder EncoderContext EncoderFactory ExportAnswers ExportFacts ExportProbe ExportSource Exporter ExporterFactory ModelFolder Role Searched TowerFacts Verdict hookimpl",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 from ttf.data.array_arguments import (
     about_arrays,
     as_files,
+    data_path,
     into_folder,
     named_as_given,
     refuse_arrays,
@@ -204,7 +205,7 @@ def mine(
         policy = prepared_policy(resolved, reporter.note)
         from ttf.tools.mine import inputs as vectors, offline
 
-        target, other = Path(out), None if bank is None else Path(bank)
+        target, other = Path(out), data_path(bank)
         files, unit = resolved.config.data, similarity == "cosine"
         if run_dir is not None:
             opened = vectors.run_inputs(
@@ -214,7 +215,7 @@ def mine(
             assert queries is not None
             assert other is not None
             opened = vectors.file_inputs(
-                Path(queries),
+                str(queries),
                 other,
                 unit=unit,
                 storage=files.storage,

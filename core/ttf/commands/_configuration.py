@@ -73,17 +73,17 @@ _count = _Value("N", int)
 _count_or_auto = _Value("N|auto", int, lambda: ["auto"])
 
 _FLAGS: Final = (
-    options.path(
+    options.data(
         "--pairs", help="File with training and validation pairs. [default: a demo data set]"
     ),
-    options.path("--bank", help="File with the documents. [default: the distinct rows of Y]"),
+    options.data("--bank", help="File with the documents. [default: the distinct rows of Y]"),
     click.option(
         "--items",
         type=_count,
         help="Number of items whose vectors are trained, in place of a bank: seq_* and pos_* are "
         "item numbers. [default: the documents of --bank]",
     ),
-    options.path("--context", help="File with the vectors for seq_*. [default: the bank]"),
+    options.data("--context", help="File with the vectors for seq_*. [default: the bank]"),
     click.option(
         "--val-split",
         type=_Value("F|auto", float, lambda: ["auto"]),

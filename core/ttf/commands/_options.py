@@ -95,10 +95,20 @@ def parsed_size(text: str, example: str) -> int:
         raise ValueError(f"{text!r} is not a size; write {example}.") from None
 
 
+class _DataPath(click.Path):
+    """A path, or an address such as s3://..., which a Path would change."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and "://" in value:
+            return value
+        return super().convert(value, param, ctx)
+
+
 INT_LIST = Parsed("N,N,...", _int_list)
 POSITIVE = click.IntRange(min=1)
 NATURAL = click.IntRange(min=0)
 PATH = click.Path(path_type=Path)
+_DATA = _DataPath(path_type=Path)
 
 
 # --- options that are declared once ----------------------------------------------------------------
@@ -134,6 +144,11 @@ def count(*names: str, **more: Any) -> Callable[[F], F]:
 
 def path(*names: str, **more: Any) -> Callable[[F], F]:
     return click.option(*names, type=PATH, **more)
+
+
+def data(*names: str, **more: Any) -> Callable[[F], F]:
+    """A file or folder with vectors, or an address; the value is a Path or a str."""
+    return click.option(*names, type=_DATA, **more)
 
 
 def dtype(**more: Any) -> Callable[[F], F]:

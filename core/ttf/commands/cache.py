@@ -15,7 +15,7 @@ from ttf.text.terminal import emit_json, next_command, say, show
 if TYPE_CHECKING:
     from ttf.tools.cache import Entry
 
-_NAMES = ("half", "index", "demo", "machine")
+_NAMES = ("half", "index", "demo", "objects", "machine")
 _EPILOG = """\b
 Examples:
   ttf cache list

@@ -26,12 +26,16 @@ Examples:
 To continue an interrupted command, run it again. ttf eval, ttf search and ttf mine use the result."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@options.path("--pairs", help="Other training pairs to choose with. [default: those of the run]")
-@options.path("--bank", help="Another bank of documents. [default: that of the run]")
+@options.data("--pairs", help="Other training pairs to choose with. [default: those of the run]")
+@options.data("--bank", help="Another bank of documents. [default: that of the run]")
 @options.allow_remote
 @options.as_json
 def command(
-    run_dir: Path, pairs: Path | None, bank: Path | None, allow_remote: bool, as_json: bool
+    run_dir: Path,
+    pairs: Path | str | None,
+    bank: Path | str | None,
+    allow_remote: bool,
+    as_json: bool,
 ) -> None:
     """Rank hubs lower: documents that are near to queries of all kinds.
 

@@ -22,12 +22,12 @@ Examples:
   ttf eval runs/run-001 --pairs test.npz --set data.names.X_val=queries"""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@options.path(
+@options.data(
     "--pairs",
     help="Other pairs: their X_val, or all of X_train if there is none. [default: the validation "
     "pairs of the run]",
 )
-@options.path("--bank", help="Another bank of documents. [default: that of the run]")
+@options.data("--bank", help="Another bank of documents. [default: that of the run]")
 @click.option(
     "--k",
     "ks",
@@ -46,8 +46,8 @@ Examples:
 @options.as_json
 def command(
     run_dir: Path,
-    pairs: Path | None,
-    bank: Path | None,
+    pairs: Path | str | None,
+    bank: Path | str | None,
     ks: tuple[int, ...],
     sets: tuple[str, ...],
     allow_remote: bool,

@@ -51,8 +51,8 @@ The formats: ttf plugins list --kind exporter. Their options, for --set: ttf plu
     "--query-texts", metavar="FILE", help="Texts of the validation queries (.jsonl, .txt)."
 )
 @options.path("--document-texts", metavar="FILE", help="Texts of the bank (.jsonl, .txt).")
-@options.path("--pairs", help="Other pairs to compare with. [default: those of the run]")
-@options.path("--bank", help="Another bank of documents. [default: that of the run]")
+@options.data("--pairs", help="Other pairs to compare with. [default: those of the run]")
+@options.data("--bank", help="Another bank of documents. [default: that of the run]")
 @click.option(
     "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the format."
 )

@@ -34,11 +34,11 @@ Lengths of sequences X_test are read from len_test (int64), or from mask_test (T
 step)."""
 )
 @click.argument("run_dir", type=options.PATH, metavar="RUN_DIR")
-@options.path("--queries", help="File with the queries.")
+@options.data("--queries", help="File with the queries.")
 @click.option(
     "--text", "texts", multiple=True, metavar="WORDS", help="A query in words; may be repeated."
 )
-@options.path("--bank", help="Another bank of documents. [default: that of the run]")
+@options.data("--bank", help="Another bank of documents. [default: that of the run]")
 @options.count("-k", "k", default=10, metavar="K", help="Documents per query.")
 @options.path(
     "--out",
@@ -53,9 +53,9 @@ step)."""
 @options.as_json
 def command(
     run_dir: Path,
-    queries: Path | None,
+    queries: Path | str | None,
     texts: tuple[str, ...],
-    bank: Path | None,
+    bank: Path | str | None,
     k: int,
     out: Path | None,
     overwrite: bool,

@@ -16,7 +16,7 @@ _FLAGS: Final = {"data.pairs": "--pairs", "data.bank": "--bank"}
 class OtherData(TypedDict, total=False):
     """How `ttf.training.open_run.open_run` is asked for other data than the run's."""
 
-    pairs: Path | None
+    pairs: Path | str | None
     bank: Path | str | None
     sets: Sequence[str] | Mapping[str, Any]
     allow_remote: bool

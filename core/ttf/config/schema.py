@@ -5,6 +5,8 @@ tables (`[tower.query]` with `name`, `[miner.<name>]`, `[device.<name>]`); the p
 type validates them in `ttf.config.resolve`.
 """
 
+# ruff: noqa: PLC0414 -- `name as name` offers a name of another file here as well
+
 from __future__ import annotations
 
 import re
@@ -12,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ttf.config.data_schema import MOST_ITEMS as MOST_ITEMS, DataConfig as DataConfig
 from ttf.config.declare import (
     MOST_FLOAT32,
     MOST_ROWS,
@@ -19,7 +22,6 @@ from ttf.config.declare import (
     Candidates,
     CandidatesOrZero,
     Name,
-    PathText,
     Section,
     Share,
     ShareBelowOne,
@@ -36,7 +38,6 @@ from ttf.config.scale_schema import ScaleConfig
 from ttf.config.train_schema import TrainConfig
 
 _WANTED_YIELD = 0.1
-MOST_ITEMS: Final = 2**31 - 2
 MOST_CANDIDATES_OF_AUTO: Final = 200
 
 
@@ -47,59 +48,6 @@ class WithPluginTables(Section):
 
     def options_of(self, name: str) -> dict[str, Any]:
         return dict((self.model_extra or {}).get(name, {}))
-
-
-class DataConfig(Section):
-    """The files with your vectors."""
-
-    pairs: PathText | None = key(
-        None, "file with training and validation pairs; none: the demo data set"
-    )
-    bank: PathText | None = key(
-        None, "file with the documents; none: the distinct rows of Y_train and Y_val"
-    )
-    items: Annotated[int, within(2, MOST_ITEMS)] | None = key(
-        None,
-        "number of items whose vectors are trained, in place of a bank: seq_* and pos_* hold item "
-        "numbers from 0 (towers `embedding`); none: documents have vectors",
-        unit="items",
-    )
-    item_width: Annotated[int, within(2, 65_536)] = key(
-        128, "width of the vectors of items", unit="values"
-    )
-    context: PathText | None = key(
-        None, "file with the vectors that seq_* arrays refer to; none: the bank"
-    )
-    storage: Name = key(
-        "auto", "storage plugin that reads the files; auto: by the file's ending", plugin="storage"
-    )
-    missing: Literal["refuse", "fill"] = key(
-        "refuse",
-        "chunks of Zarr that do not exist: refuse, because they may be lost; or fill: read them as "
-        "the fill value of the array, because chunks of zeros are often not written",
-    )
-    val_split: ShareBelowOne | Auto = key(
-        "auto",
-        "share of the training pairs to use for validation if the file has no validation pairs; "
-        "pairs of one document stay together; auto: 5%, at least 200 and at most 5000 pairs; 0: "
-        "none",
-        unit="share of the training pairs",
-    )
-    hold_out: ShareBelowOne = key(
-        0.0,
-        "share of the training pairs on which the run is evaluated instead of the validation pairs, "
-        "which are then not read; it does not train on these pairs. ttf tune sets it; 0: none",
-        unit="share of the training pairs",
-    )
-    own_negatives: Annotated[int, within(0, 1000)] = key(
-        4,
-        "negatives of neg_train (rows of the bank) that are drawn per query and step, beside mined "
-        "ones; 0: none",
-        unit="documents",
-    )
-    names: dict[str, Name] = key(
-        {}, "array names in your files, e.g. X_train = 'queries'", max_length=100
-    )
 
 
 class TowerConfig(BaseModel):

@@ -30,6 +30,13 @@ def is_path(value: Any) -> bool:
     return isinstance(value, str | os.PathLike)
 
 
+def data_path(value: Any) -> Path | str | None:
+    """A path as a Path; an address such as s3://... as it was given."""
+    if value is None or (isinstance(value, str) and "://" in value):
+        return value
+    return Path(value)
+
+
 def refuse_arrays(options: Mapping[str, Any], function: str, why: str) -> None:
     """Raises ConfigError for a function that reads files alone."""
     arrays = [role for role, value in options.items() if value is not None and not is_path(value)]
@@ -44,10 +51,10 @@ def refuse_arrays(options: Mapping[str, Any], function: str, why: str) -> None:
 
 
 @contextlib.contextmanager
-def as_files(options: Mapping[str, Any]) -> Iterator[dict[str, Path | None]]:
+def as_files(options: Mapping[str, Any]) -> Iterator[dict[str, Path | str | None]]:
     """Yields the paths of `pairs`, `bank` and `context`; those of arrays end with the `with` block."""
     files, arrays = without_arrays(options)
-    paths = {role: None if value is None else Path(value) for role, value in files.items()}
+    paths = {role: data_path(value) for role, value in files.items()}
     if not arrays:
         yield paths
         return

@@ -351,6 +351,13 @@ class Dataset(OpenBank):
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     @property
+    def step_sources(self) -> list[VectorSource]:
+        """The arrays whose rows steps and evaluations read."""
+        queries = (self.train.queries, self.val.queries)
+        given = [self.bank, *(s for q in queries for s in (q.source, q.context))]
+        return [source for source in given if source is not None]
+
+    @property
     def distinct_documents(self) -> int:
         known = self.train.positives[self.train.keep]
         return len(np.unique(known[known >= 0]))

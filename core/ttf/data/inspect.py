@@ -18,6 +18,7 @@ from ttf.contracts import DType, Store, VectorSource
 from ttf.data import positives
 from ttf.data.convert import Rows, stream_rows
 from ttf.data.dataset import need_floats, queries_of
+from ttf.data.elsewhere import near_rows
 from ttf.data.foreign_content import foreign_content, is_sparse
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import KINDS, SPLITS, NamedArrays
@@ -257,8 +258,9 @@ def _all_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArr
 
 
 def sampled_blocks(source: VectorSource) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Rows spread evenly over the array, including the first and the last."""
-    rows, step = source.shape[0], block_rows(source.shape)
+    """Rows spread evenly over the array, including the first and the last; of an array elsewhere only
+    over what a look needs to fetch."""
+    rows, step = near_rows(source), block_rows(source.shape)
     most = min(rows, SAMPLE_ROWS, max(2, SAMPLE_BYTES // (16 << 20) * step))
     ids = np.unique(np.linspace(0, max(0, rows - 1), most).astype(np.int64))
     for start in range(0, len(ids), step):

@@ -25,11 +25,13 @@ from ttf.data.dataset import (
     queries_of,
     vectors_of,
 )
+from ttf.data.elsewhere import address_of, fetch_as
 from ttf.data.grades import grades_of
 from ttf.data.items import Items
 from ttf.data.known_positives import known_positives, same_count
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.own_negatives import own_negatives
+from ttf.data.shards import Fetching
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView, SlowRows
@@ -40,9 +42,10 @@ from ttf.text.shell import quoted
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
 
-def open_dataset(config: DataConfig, *, seed: int = 0) -> Dataset:
-    """`seed`: that of the run; it draws the validation pairs of a file that has none."""
-    with Opening(config, seed=seed) as opening:
+def open_dataset(config: DataConfig, *, seed: int = 0, fetching: Fetching | None = None) -> Dataset:
+    """`seed`: that of the run; it draws the validation pairs of a file that has none. `fetching`: how
+    rows come to this machine that are in an object store."""
+    with Opening(config, seed=seed, fetching=fetching) as opening:
         opening.refuse_swapped()
         data = opening.dataset
         data.stores = opening.keep()
@@ -63,10 +66,13 @@ class Opening:
         seed: int = 0,
         own_pairs: str | None = None,
         on_open: Callable[[str], None] = lambda _: None,
+        fetching: Fetching | None = None,
     ) -> None:
-        """`seed`: see `open_dataset`. `own_pairs`: its targets are the bank if there is none;
-        default: those of the pairs. `on_open` is called once with each container that is opened."""
+        """`seed`, `fetching`: see `open_dataset`. `own_pairs`: its targets are the bank if there is
+        none; default: those of the pairs. `on_open` is called once with each container that is
+        opened."""
         self._config = config
+        self._fetching = fetching
         self._seed = seed
         self._on_open = on_open
         self._own_pairs = own_pairs or config.pairs
@@ -77,7 +83,9 @@ class Opening:
     def store(self, uri: str) -> Store:
         if uri not in self._stores:
             config = self._config
-            self._stores[uri] = open_store(uri, config.storage, config.missing, self.notes.append)
+            store = open_store(uri, config.storage, config.missing, self.notes.append)
+            self._stores[uri] = store
+            fetch_as(store, self._fetching)
             self._on_open(uri)
         return self._stores[uri]
 
@@ -110,7 +118,7 @@ class Opening:
             source = vectors_of(arrays.store, config.names)
             ids = bank_ids(arrays, source.shape[0], self.notes.append)
             storage = storage_for(config.bank, config.storage)
-            at = VectorRef(config.bank, source.name, storage, missing=config.missing)
+            at = VectorRef(address_of(arrays.store), source.name, storage, missing=config.missing)
         else:
             source, at, known = _bank_from_targets(self._arrays(self._own_pairs), config)
             rows = source.rows
@@ -336,7 +344,7 @@ def _bank_from_targets(
     stacked = StackedRows(targets)
     rows, inverse = pos.distinct_rows(stacked)
     storage = storage_for(pairs.uri, config.storage)
-    bank_at = VectorRef(pairs.uri, stacked.name, storage, missing=config.missing)
+    bank_at = VectorRef(address_of(pairs.store), stacked.name, storage, missing=config.missing)
     count = targets[0].shape[0]
     known = {
         "train": pos.Positives(rows=inverse[:count, None], matched_by_value=count),

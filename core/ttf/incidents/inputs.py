@@ -170,9 +170,10 @@ def _fingerprint(path: Path, size: int) -> str:
 
 
 def noted(stores: Iterable[Store]) -> dict[str, InputState]:
-    """For manifest.json: returns the state of each local container by path. Reads 64 kB of each."""
-    there = {store.uri: Path(store.uri) for store in stores if Path(store.uri).exists()}
-    return {uri: _state(path, _MOST_COMPARED) for uri, path in there.items()}
+    """For manifest.json: returns the state of each container by path or address, if it is local or
+    has a hash of its content. Reads 64 kB of each file."""
+    found = ((store.uri, _state_of(store, _MOST_COMPARED)) for store in stores)
+    return {uri: state for uri, state in found if state is not None}
 
 
 def refuse_changed(
@@ -183,9 +184,9 @@ def refuse_changed(
     unknown = []
     for store in stores:
         was = before.get(store.uri)
-        if was is None or not Path(store.uri).exists():
+        now = None if was is None else _state_of(store, _most_files(was))
+        if was is None or now is None:
             continue
-        now = _state_like(was, Path(store.uri))
         if (was["bytes"], was["fingerprint"]) != (now["bytes"], now["fingerprint"]):
             raise _changed(store, was, now, "")
         if _untouched(was, now):
@@ -221,7 +222,7 @@ def change_since(before: InputState, uri: str) -> str:
     path = Path(uri)
     if not path.exists():
         return ""
-    now = _state_like(before, path)
+    now = _state(path, _most_files(before))
     if (before["bytes"], before["fingerprint"]) == (now["bytes"], now["fingerprint"]):
         return ""
     return f"before: {_describe(before)}; now: {_describe(now)}"
@@ -246,9 +247,19 @@ def _state(path: Path, most: int) -> InputState:
     }
 
 
-def _state_like(before: InputState, path: Path) -> InputState:
-    """Of as many files as `before`: earlier versions, which noted no `times`, looked at fewer."""
-    return _state(path, _MOST_COMPARED if "times" in before else _MOST_FILES)
+def _state_of(store: Store, most: int) -> InputState | None:
+    """None: elsewhere, and without a hash of its content."""
+    content = str(getattr(store, "content_sha256", ""))
+    if content:
+        size = int(getattr(store, "content_bytes", 0))
+        return {"bytes": size, "mtime_ns": 0, "fingerprint": "", "times": content, "cut": False}
+    path = Path(store.uri)
+    return _state(path, most) if path.exists() else None
+
+
+def _most_files(before: InputState) -> int:
+    """As many files as `before`: earlier versions, which noted no `times`, looked at fewer."""
+    return _MOST_COMPARED if "times" in before else _MOST_FILES
 
 
 def _changed(store: Store, was: InputState, now: InputState, problem: str) -> DataChanged:
@@ -260,5 +271,7 @@ def _changed(store: Store, was: InputState, now: InputState, problem: str) -> Da
 
 
 def _describe(seen: InputState) -> str:
+    if not seen["mtime_ns"]:  # elsewhere
+        return f"{seen['bytes']:,} bytes, content {seen.get('times', '')[:16]}"
     written = moment(seen["mtime_ns"] / 1e9)
     return f"{seen['bytes']:,} bytes, fingerprint {seen['fingerprint']}, written {written}"

@@ -66,8 +66,8 @@ def calibrate(
 
 def calibrate_run(
     run_dir: Path,
-    pairs: Path | None,
-    bank: Path | None,
+    pairs: Path | str | None,
+    bank: Path | str | None,
     reporter: Reporter,
     *,
     allow_remote: bool = False,

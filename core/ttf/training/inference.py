@@ -183,7 +183,12 @@ class Model:
 
     @borrowing
     def search_file(
-        self, queries: Path, k: int = 10, out: Path | None = None, *, overwrite: bool = False
+        self,
+        queries: Path | str,
+        k: int = 10,
+        out: Path | None = None,
+        *,
+        overwrite: bool = False,
     ) -> Found:
         """Searches for the queries of a file; with `out`, writes ids and scores to that file."""
         if out is not None:

@@ -13,6 +13,7 @@ from ttf.config.other_data import with_sets
 from ttf.config.resolve import Resolved
 from ttf.contracts import DevicePolicy, TowerShape
 from ttf.data.open_dataset import Opening
+from ttf.data.shards import Fetching
 from ttf.errors import DataMissing
 from ttf.host import plugins
 from ttf.rundir.confined import read_json
@@ -27,7 +28,7 @@ from ttf.training.towers import load_model
 def open_run(
     run_dir: Path,
     *,
-    pairs: Path | None = None,
+    pairs: Path | str | None = None,
     bank: Path | str | None = None,
     sets: Sequence[str] | Mapping[str, Any] = (),
     allow_remote: bool = False,
@@ -52,7 +53,7 @@ def _opened(
     folder: RunFolder,
     resolved: Resolved,
     policy: DevicePolicy,
-    pairs: Path | None,
+    pairs: Path | str | None,
     bank: Path | str | None,
     sets: Sequence[str] | Mapping[str, Any],
     allow_remote: bool,
@@ -70,7 +71,13 @@ def _opened(
     config = resolved.config.model_copy(update={"data": other})
     own_files = OwnFiles(folder, data, other_pairs=pairs is not None, other_bank=bool(bank))
     seed = resolved.config.train.seed
-    opening = Opening(other, seed=seed, own_pairs=data.pairs, on_open=own_files.opened)
+    opening = Opening(
+        other,
+        seed=seed,
+        own_pairs=data.pairs,
+        on_open=own_files.opened,
+        fetching=Fetching(limit=other.cache_limit_bytes),
+    )
     model = Model(config, opening, towers, shape, policy, folder)
     model.changed_files = own_files.changed
     model.open_tables(facts.get("tables"))

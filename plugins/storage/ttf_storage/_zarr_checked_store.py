@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import importlib.util
 import math
 import os
 from collections.abc import Callable
@@ -18,19 +19,22 @@ from typing import IO, Any, Final
 
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore, LocalStore, WrapperStore, ZipStore
+from zarr.storage import FsspecStore, LocalStore, ObjectStore, WrapperStore, ZipStore
 
-from ttf import BadData, open_inside
+from ttf import BadData, PluginUnavailable, open_inside
+from ttf_storage._objects_remote import opened, split_address
 from ttf_storage._zarr_archive import Archive
 from ttf_storage._zarr_codecs import check_chunk, check_text_chunk
 from ttf_storage._zarr_files import chunk_bytes, index_bytes, index_table
 from ttf_storage._zarr_meta import MOST_METADATA_BYTES, TEXT, ArrayMeta, with_fill_value
 from ttf_storage._zarr_missing import Missing, missing_in
+from ttf_storage.objects_store import INSTALL, SCHEMES
 
 _METADATA: Final = frozenset({"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"})
 _MOST_SHARD_BYTES: Final = 1 << 29
 _SLACK_BYTES: Final = 64 << 10
 _LONGEST_WAIT_S: Final = 5.0
+_RETRIES: Final = 6
 
 # The size of a key and its bytes; raises KeyError or FileNotFoundError if there is none.
 Opener = Callable[[str], tuple[int, IO[bytes]]]
@@ -44,6 +48,7 @@ class CheckedStore(WrapperStore[Store]):  # type: ignore[misc]  # zarr is not lo
     ) -> None:
         super().__init__(store)
         self.archive = archive
+        self.lists = True
         self.root = "" if archive is None else archive.root
         self._opened = opened
         self._meta: ArrayMeta | None = None
@@ -162,12 +167,37 @@ def checked_store(uri: str) -> CheckedStore:
     """Of a local folder, a local zip file or a URL."""
     path = Path(uri)
     if "://" in uri:
-        return CheckedStore(FsspecStore.from_url(uri, read_only=True))
+        inner = _remote(uri)
+        store = CheckedStore(inner)
+        # HTTP has no lists. fsspec makes one of the links in a page; obstore asks for WebDAV.
+        store.lists = not (isinstance(inner, ObjectStore) and uri.startswith("http"))
+        return store
     if path.is_dir():
         return CheckedStore(LocalStore(path, read_only=True), functools.partial(_in_folder, path))
     archive = Archive(path)
     inner = ZipStore(path, mode="r", read_only=True)
     return CheckedStore(inner, archive.open, archive)
+
+
+def _remote(uri: str) -> Store:
+    """fsspec reads the configuration files of each service, so it comes first; else obstore."""
+    import fsspec
+
+    scheme = uri.partition("://")[0].lower()
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ImportError, ValueError) as error:
+        if scheme not in SCHEMES:
+            raise
+        if importlib.util.find_spec("obstore") is None:
+            raise PluginUnavailable(
+                f"{uri} can be read only with obstore or with fsspec's library for {scheme}://, and "
+                f"neither is installed ({error}).",
+                hint=INSTALL,
+            ) from None
+        address, _ = split_address(uri)
+        return ObjectStore(opened(address, retries=_RETRIES), read_only=True)
+    return FsspecStore.from_url(uri, read_only=True)
 
 
 def _in_folder(root: Path, key: str) -> tuple[int, IO[bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import shlex
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,6 +86,17 @@ class IndirectRows(StoredRows):
         self._files_digest = files_digest
         self._array = array
 
+    @property
+    def over_network(self) -> str:
+        """Each selection asks the server of a URL for chunks."""
+        if "://" not in self.uri:
+            return ""
+        stem = self.uri.rstrip("/").rpartition("/")[2].partition(".")[0] or "data"
+        return (
+            "Convert it once, then use the folder (or upload it): ttf data convert "
+            f"{shlex.quote(self.uri)} {shlex.quote(stem)}.objects"
+        )
+
     def _take(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
         # Sorted and distinct: some versions of zarr return other rows otherwise (#4203).
         distinct, places = np.unique(rows, return_inverse=True)
@@ -114,9 +126,11 @@ class IndirectRows(StoredRows):
 
 def look_for_missing(array: Any, store: CheckedStore, missing: Missing, where: str) -> None:
     """For stores that are no folder: adds the chunks that do not exist. Of shards behind a URL, the
-    chunks inside are looked at when they are read."""
+    chunks inside are looked at when they are read, of a server without lists all chunks."""
     if store.archive is not None:
         store.look_into_archive(missing)
+        return
+    if not store.lists:
         return
     if array.nchunks > _MOST_LISTED:
         raise BadData(

@@ -14,16 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf import (
-    ConfigError,
-    DType,
-    fsync_dir,
-    numpy_dtype,
-    remove_if_possible,
-    storage_error,
-    temporary_folder,
-)
+from ttf import ConfigError, DType, StorageError, numpy_dtype, storage_error
 from ttf_storage._atomic_file import AtomicFile, RowsWriter
+from ttf_storage._folder_output import FolderOutput
 from ttf_storage._zarr_files import crc32c
 
 CHUNK_BYTES: Final = 256 << 10
@@ -123,30 +116,27 @@ class ZarrArrayWriter(RowsWriter):
 
 
 class ZarrWriter:
-    """A temporary folder next to the target, renamed when it is complete."""
+    """A group; its folder gets its name when it is complete."""
 
     def __init__(self, uri: str) -> None:
-        self.target = Path(uri.rstrip("/"))
+        self._output = FolderOutput(uri)
         self._array: ZarrArrayWriter | None = None
-        self._done = False
-        try:
-            self._temporary = temporary_folder(self.target)
-        except OSError as error:
-            raise storage_error(error, str(self.target)) from error
-        self._temp = self._temporary.path
-        self._old = self.target.with_name(f"{self._temp.name}-old")
         try:
             group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-            (self._temp / "zarr.json").write_text(json.dumps(group, indent=2))
+            (self._output.path / "zarr.json").write_text(json.dumps(group, indent=2))
         except OSError as error:
             raise self._failed(error) from error
+
+    @property
+    def target(self) -> Path:
+        return self._output.target
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DType) -> ZarrArrayWriter:
         self._finish_array()
         if not name or name.startswith((".", "__")) or "/" in name or "\\" in name:
             raise ConfigError(f"{self.target}: {name!r} is not a valid name of a zarr array.")
         try:
-            self._array = ZarrArrayWriter(self._temp / name, name, shape, dtype)
+            self._array = ZarrArrayWriter(self._output.path / name, name, shape, dtype)
         except FileExistsError:
             raise ValueError(f"the array {name!r} was already written") from None
         except OSError as error:
@@ -156,36 +146,20 @@ class ZarrWriter:
     def commit(self) -> None:
         self._finish_array()
         try:
-            for folder in [p for p in self._temp.rglob("*") if p.is_dir()]:
-                fsync_dir(folder)
-            fsync_dir(self._temp)
-            if self.target.exists():  # it keeps a name until the new group has taken its place
-                self.target.rename(self._old)
-            self._temp.rename(self.target)
-            fsync_dir(self.target.parent)
-        except OSError as error:
-            raise self._failed(error) from error
-        self._done = True
-        self._temporary.close()
-        remove_if_possible(self._old, self._old.parent)
+            self._output.publish()
+        except StorageError:
+            self.abort()
+            raise
 
     def abort(self) -> None:
-        if not self._done:
-            if self._array is not None:
-                self._array.discard()
-            self._temporary.remove()
-            self._put_back()
+        if self._array is not None:
+            self._array.discard()
+        self._output.discard()
 
     def _finish_array(self) -> None:
         if self._array is not None:
             self._array.finish()
             self._array = None
-
-    def _put_back(self) -> None:
-        # If a commit was interrupted between its two renames.
-        if self._old.exists() and not self.target.exists():
-            self._old.rename(self.target)
-        remove_if_possible(self._old, self._old.parent)
 
     def _failed(self, error: OSError) -> Exception:
         self.abort()

@@ -25,8 +25,8 @@ class NpyStorage:
         if "://" in uri:
             raise ConfigError(
                 f"{uri}: .npy files must be local files, because ttf maps them into memory.",
-                hint="Download the file, or store the vectors as .zarr, which ttf can also read "
-                "from URLs.",
+                hint="Download the file, or convert it to a folder of shards, which ttf can also read "
+                "from URLs: ttf data convert FILE OUT.objects",
             )
         if is_npy_folder(uri):
             from ttf_storage._npy_folder import NpyFolder

@@ -25,10 +25,8 @@ class NpzStorage:
             raise ConfigError(
                 f"{uri}: .npz and .npy files must be local files, because ttf maps them into "
                 "memory.",
-                hint=(
-                    "Download the file, or store the vectors as .zarr, which ttf can also "
-                    "read from URLs."
-                ),
+                hint="Download the file, or convert it to a folder of shards, which ttf can also read "
+                "from URLs: ttf data convert FILE OUT.objects",
             )
         from ttf_storage.npy_store import NpyStorage, is_npy_folder
 

@@ -37,7 +37,8 @@ def _refuse_url(uri: str) -> None:
     if "://" in uri:
         raise ConfigError(
             f"{uri}: .safetensors files must be local files, because ttf maps them into memory.",
-            hint="Download the file first.",
+            hint="Download the file, or convert it to a folder of shards, which ttf can also read "
+            "from URLs: ttf data convert FILE OUT.objects",
         )
 
 

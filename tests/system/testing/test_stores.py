@@ -17,6 +17,16 @@ class TestZarr(Variant, StoreTests):
     name = "zarr"
 
 
+class TestObjects(Variant, StoreTests):
+    name = "objects"
+    test_kill_9_in_mid_save_leaves_the_old_or_the_new = wide(
+        StoreTests.test_kill_9_in_mid_save_leaves_the_old_or_the_new
+    )
+    test_a_disk_that_takes_only_half_is_a_storage_error_and_keeps_nothing = wide(
+        StoreTests.test_a_disk_that_takes_only_half_is_a_storage_error_and_keeps_nothing
+    )
+
+
 class TestSafetensors(Variant, StoreTests):
     name = "safetensors"
     test_kill_9_in_mid_save_leaves_the_old_or_the_new = wide(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ttf.data.shards.cache_folder import LOCK, PART, SHARD, CacheFolder
 from ttf.errors import EntryRefused
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.confined import names_in
@@ -21,18 +22,21 @@ KINDS: Final = {
     "half": "bfloat16 copies of banks: faster scans",
     "index": "indexes of miners for frozen banks",
     "demo": "the demo data set",
+    "objects": "shards of data in object stores, each fetched once",
     "machine": "measured limits of this machine, and choices of ttf bench --tune",
 }
 # Made again by the next run that needs them; the others only by a measurement.
-REMADE: Final = ("half", "index", "demo")
+REMADE: Final = ("half", "index", "demo", "objects")
 _FORMS: Final = {
     "half": re.compile(r"[0-9a-f]{24}"),
     "index": re.compile(r"[0-9a-f]{24}"),
     "demo": re.compile(r"v\d+-[\d-]+"),
+    "objects": re.compile(r"[0-9a-f]{64}"),
     "machine": re.compile(r"[\w.-]{1,100}"),
 }
 _HAS: Final = {"half": "manifest.json", "index": "manifest.json", "demo": "done"}
 _LOCKED: Final = ("half", "index")  # by a file beside the folder
+_SHARDS: Final = "objects"  # several processes use one at a time, each with a lease
 _AREA: Final = "cache"
 
 
@@ -69,6 +73,8 @@ def _is_ours(path: Path, kind: str, home: Path) -> bool:
     names = names_in(path, home)
     if kind == "machine":
         return bool(names) and all(name.endswith(".json") for name in names)
+    if kind == _SHARDS:
+        return set(names) <= {SHARD, PART, LOCK}
     return _HAS[kind] in names
 
 
@@ -83,6 +89,9 @@ def clear(chosen: Iterable[Entry]) -> Iterator[tuple[Entry, str]]:
     home = cache_dir()
     for entry in chosen:
         try:
+            if entry.kind == _SHARDS:
+                yield entry, CacheFolder().remove(entry.path.name)
+                continue
             lock = lock_if_free(entry.path) if entry.kind in _LOCKED else contextlib.nullcontext()
             if lock is None:
                 yield entry, "a process is using it"

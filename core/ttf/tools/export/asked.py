@@ -32,8 +32,8 @@ class Asked:
     encoder: Path | None = None
     query_texts: Path | None = None
     document_texts: Path | None = None
-    pairs: Path | None = None
-    bank: Path | None = None
+    pairs: Path | str | None = None
+    bank: Path | str | None = None
     overwrite: bool = False
     allow_remote: bool = False
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import VectorSource
+from ttf.data.array_arguments import data_path
 from ttf.data.sources import VectorRef, open_ref
 from ttf.errors import ConfigError
 from ttf.hookspecs import Searched
@@ -94,7 +95,7 @@ class Given:
             if self.facts.prepared:
                 raise ConfigError("Smaller vectors (--dims, --dtype) are only for vectors.")
             asked = self._request["asked"]
-            paths = {role: Path(p) if p else None for role, p in asked["data"].items()}
+            paths = {role: data_path(p) for role, p in asked["data"].items()}
             model = open_run(
                 Path(self._request["run_dir"]),
                 pairs=paths["pairs"],

@@ -70,7 +70,7 @@ def export(
     `options`: of the exporter. Others are named like the flags of `ttf export`. Call it in the main
     thread.
     """
-    from ttf.data.array_arguments import refuse_arrays
+    from ttf.data.array_arguments import data_path, refuse_arrays
     from ttf.text.progress import Reporter, make_reporter
 
     refuse_arrays({"pairs": pairs, "bank": bank}, "ttf.export", "other processes read it")
@@ -78,8 +78,6 @@ def export(
         "encoder": encoder,
         "query_texts": query_texts,
         "document_texts": document_texts,
-        "pairs": pairs,
-        "bank": bank,
     }
     asked = Asked(
         run_dir=Path(run_dir),
@@ -92,6 +90,8 @@ def export(
         overwrite=overwrite,
         allow_remote=allow_remote,
         **{name: None if path is None else Path(path) for name, path in paths.items()},
+        pairs=data_path(pairs),
+        bank=data_path(bank),
     )
     with make_reporter(json=False) if progress else Reporter() as reporter:
         return export_asked(asked, reporter)

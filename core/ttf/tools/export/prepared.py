@@ -138,8 +138,8 @@ def prepared(
                 "k": k,
                 "asked": {
                     "data": {
-                        "pairs": str(asked.pairs.resolve()) if asked.pairs else None,
-                        "bank": str(asked.bank.resolve()) if asked.bank else None,
+                        "pairs": _absolute(asked.pairs),
+                        "bank": _absolute(asked.bank),
                     },
                     "allow_remote": asked.allow_remote,
                 },
@@ -263,6 +263,11 @@ def _facts(
         settings=flat(model.config),
         encoder=str(asked.encoder.resolve()) if asked.encoder else _encoder_of_the_card(model),
     )
+
+
+def _absolute(given: Path | str | None) -> str | None:
+    """For another process; an address stays as it is."""
+    return str(given.resolve()) if isinstance(given, Path) else given
 
 
 def _encoder_of_the_card(model: Model) -> str:

@@ -13,6 +13,7 @@ from ttf.data.first_look import look
 from ttf.data.open_dataset import open_dataset
 from ttf.host.plugins import open_store
 from ttf.machine.memory.run_limit import run_limit
+from ttf.training.fetching import to_fetch
 from ttf.training.memory.start import decide_within
 from ttf.training.plan import ArrayFacts, Plan, plan_of
 from ttf.training.plan.scaled import scale_plan, shape_of
@@ -27,7 +28,8 @@ def predict(resolved: Resolved, policy: DevicePolicy, nodes: int = 1, ranks: int
     with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
         limit = run_limit(resolved.config.memory.limit)
         fitted = decide_within(resolved, data, policy, limit)
-        data.notes += look(data)
+        missing = to_fetch(data)
+        data.notes += [missing] if missing else look(data)
         arrays = _arrays(data, fitted.decided.config.data)
         plan = plan_of(fitted.decided, data, policy, limit, arrays=arrays)
     if nodes * ranks == 1:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ttf.contracts import DType, StoreWriter
 from ttf.errors import ConfigError, StorageError
 from ttf.host.plugins import create_store, open_store
-from ttf_storage import _atomic_file, _zarr_writer
+from ttf_storage import _atomic_file, _folder_output, _zarr_writer
 
 ROWS: NDArray[np.float32] = np.arange(3000, dtype=np.float32).reshape(1000, 3)
 ENDINGS = ["npz", "npy", "zarr"]
@@ -187,7 +187,7 @@ def _interrupt(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     if call == "fsync_dir":
         monkeypatch.setattr(_atomic_file, "fsync_dir", interrupted)
-        monkeypatch.setattr(_zarr_writer, "fsync_dir", interrupted)
+        monkeypatch.setattr(_folder_output, "fsync_dir", interrupted)
     elif call == "rename":
         monkeypatch.setattr(Path, "replace", interrupted)
         real = Path.rename
