@@ -15,7 +15,8 @@ from functools import partial
 import torch
 
 from ttf.config.resolve import Resolved
-from ttf.config.schema import LossConfig, RunConfig
+from ttf.config.loss_schema import LossConfig
+from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.data.ahead import Ahead
 from ttf.data.dataset import Dataset, Split
@@ -158,7 +159,11 @@ def open_session(
     with (
         folder.writing(),
         link.stop,
-        open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data,
+        open_dataset(
+            resolved.config.data,
+            seed=resolved.config.train.seed,
+            teacher=resolved.config.loss.teacher > 0,
+        ) as data,
     ):
         memory = run_limit(resolved.config.memory.limit)
         fitted = decide_within(resolved, data, policy, memory)
