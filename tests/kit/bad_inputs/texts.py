@@ -1,28 +1,18 @@
-"""Every fault of an input of texts is one message: file, row, column, and what to do."""
+"""Bad inputs of `ttf data encode`: files of texts, columns, folders of BEIR, usage."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from ttf.errors import ConfigError, TtfError
-from ttf.text.progress import Reporter
-from ttf.tools.encode.collect import Reading
-from ttf.tools.encode.plan import read_inputs
-from ttf.tools.encode.read.columns import Columns
+from tests.kit.bad_inputs.row import Change, Row, words
+from tests.kit.beir_folder import beir
 
 GOOD = "question,answer\nwhat?,that\n"
-
-
-def read(path: Path, work: Path, **reading: Any) -> Any:
-    work.mkdir(exist_ok=True)
-    return read_inputs([path], Reading(**reading), work, Reporter())
-
+ENCODES = words("data encode")
+OUT = words("--encoder hash --out out")
 
 TEXT_FILES: dict[str, tuple[str, bytes, str, str]] = {
     "empty": ("a.csv", b"", "a.csv is empty", "Check the path"),
@@ -124,77 +114,28 @@ TEXT_FILES: dict[str, tuple[str, bytes, str, str]] = {
     "torn parquet": ("a.parquet", b"PAR1 and no more", "a.parquet cannot be read", "complete"),
 }
 
-
-@pytest.mark.parametrize("case", TEXT_FILES)
-def test_a_bad_file_is_told_with_its_place(case: str, tmp_path: Path) -> None:
-    name, data, said, hint = TEXT_FILES[case]
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(TtfError) as caught:
-        read(tmp_path / name, tmp_path / "work")
-    assert said in str(caught.value)
-    assert hint in caught.value.hint
-    assert int(caught.value.exit_code) in (2, 3)
-    assert not (tmp_path / "work" / "plan.json").exists()
-
-
-COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
-    "misspelt": ({"query": ("questionn",)}, "Did you mean 'question'?"),
-    "query and sequence": (
-        {"query": ("question",), "sequence": "answer"},
-        "cannot be used together",
-    ),
-    "no list": ({"sequence": "question"}, "line 2: the column question must have a list of texts"),
-    "no grade": ({"grade": "answer"}, "line 2: the column answer has 'that', not a number"),
-    "no score": ({"score": "answer"}, "not a number"),
+COLUMNS: dict[str, tuple[str, int, str]] = {
+    "misspelt": ("--query questionn", 2, "Did you mean 'question'?"),
+    "query and sequence": ("--query question --sequence answer", 2, "cannot be used together"),
+    "no list": ("--sequence question", 3, "line 2: the column question must have a list of texts"),
+    "no grade": ("--grade answer", 3, "line 2: the column answer has 'that', not a number"),
+    "no score": ("--score answer", 3, "not a number"),
+}
+LISTS: dict[str, tuple[str, str]] = {
+    "too few ids": ('["1"]', "1 ids for 2 documents"),
+    "too many scores": ('["1", "2"]', "3 numbers for 2 documents"),
 }
 
 
-@pytest.mark.parametrize("case", COLUMNS)
-def test_columns_that_do_not_fit_are_told(case: str, tmp_path: Path) -> None:
-    given, said = COLUMNS[case]
-    (tmp_path / "a.csv").write_text(GOOD)
-    with pytest.raises(TtfError) as caught:
-        read(tmp_path / "a.csv", tmp_path / "work", columns=Columns(**given))
-    assert said in str(caught.value)
-
-
-def test_scores_and_ids_must_be_as_many_as_documents(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    row = {"query": "q", "document": ["a", "b"], "doc_id": ["1"], "s": [1.0, 2.0, 3.0]}
-    file.write_text(json.dumps(row) + "\n")
-    with pytest.raises(TtfError, match="1 ids for 2 documents"):
-        read(file, tmp_path / "work")
-    file.write_text(json.dumps(row | {"doc_id": ["1", "2"]}) + "\n")
-    with pytest.raises(TtfError, match="3 numbers for 2 documents"):
-        read(file, tmp_path / "work", columns=Columns(score="s"))
-
-
-def test_an_unknown_encoding_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(GOOD)
-    with pytest.raises(ConfigError, match="knows no encoding"):
-        read(tmp_path / "a.csv", tmp_path / "work", encoding="utf-9")
-
-
-# --- BEIR ------------------------------------------------------------------------------------
-
-
-def beir(folder: Path) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    corpus = [{"_id": "d1", "title": "T", "text": "one"}, {"_id": "d2", "title": "", "text": "two"}]
-    queries = [{"_id": "q1", "text": "first"}, {"_id": "q2", "text": "second"}]
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(lines)
-    head = "query-id\tcorpus-id\tscore\n"
-    (folder / "qrels" / "train.tsv").write_text(f"{head}q1\td1\t2\nq2\td2\t1\n")
-    return folder
-
-
-def _rewrite(name: str, text: str) -> Callable[[Path], object]:
+def _rewrite(name: str, text: str) -> Change:
     return lambda folder: (folder / name).write_text(text)
 
 
-BEIR: dict[str, tuple[Callable[[Path], object], str]] = {
+def _without(name: str) -> Change:
+    return lambda folder: (folder / name).unlink()
+
+
+BEIR: dict[str, tuple[Change, str]] = {
     "unknown document": (
         _rewrite("qrels/train.tsv", "q1\td9\t1\n"),
         "train.tsv line 1 names the document 'd9', which is not in corpus.jsonl",
@@ -203,13 +144,13 @@ BEIR: dict[str, tuple[Callable[[Path], object], str]] = {
         _rewrite("qrels/train.tsv", "q1\td1\t1\nq7\td1\t1\n"),
         "train.tsv line 2 names the query 'q7', which is not in queries.jsonl",
     ),
-    "no qrels": (lambda folder: (folder / "qrels" / "train.tsv").unlink(), "no .tsv file"),
+    "no qrels": (_without("qrels/train.tsv"), "no .tsv file"),
     "no corpus": (
-        lambda folder: (folder / "corpus.jsonl").unlink(),
+        _without("corpus.jsonl"),
         "corpus.jsonl: there is no such",
     ),
     "no queries": (
-        lambda folder: (folder / "queries.jsonl").unlink(),
+        _without("queries.jsonl"),
         "queries.jsonl: there is no",
     ),
     "two columns": (_rewrite("qrels/train.tsv", "q1 d1 1\nq2 d2\n"), "line 2 must be a query id"),
@@ -226,22 +167,102 @@ BEIR: dict[str, tuple[Callable[[Path], object], str]] = {
         "'d1' stands for two different texts",
     ),
 }
+# What only all rows together show: the encoder's process has started by then.
+LATE = {"two texts", "unknown document", "unknown query", "all zero", "an id twice"}
+PATHS: dict[str, tuple[str, int, str]] = {
+    "no such file": ("missing.csv", 3, "no such file"),
+    "a folder without texts": ("folder", 2, "no texts that ttf reads"),
+    "a broken state.json": ("state", 3, "cannot be read"),
+    "a folder that is no set": ("unlisted", 3, "state.json cannot be read"),
+}
+USAGE: dict[str, tuple[str, str]] = {
+    "no encoder": ("--encoder hsah", "Did you mean 'hash'?"),
+    "no model": ("--encoder hash --model x", "has no model"),
+    "option": ("--encoder hash --set dims=3", "Did you mean 'dim'?"),
+    "bounds": ("--encoder hash --set dim=1", "encoder.hash.dim"),
+    "no value": ("--encoder hash --set dim", "option=value"),
+    "share": ("--encoder hash --val-split 2", "not a share"),
+    "delimiter": ("--encoder hash --delimiter ::", "one character"),
+    "encoding": ("--encoder hash --encoding utf-9", "knows no encoding"),
+}
 
 
-@pytest.mark.parametrize("case", BEIR)
-def test_a_bad_folder_of_beir_is_told_with_its_place(case: str, tmp_path: Path) -> None:
-    change, said = BEIR[case]
-    folder = beir(tmp_path / "set")
-    change(folder)
-    with pytest.raises(TtfError) as caught:
-        read(folder, tmp_path / "work")
-    assert said in str(caught.value)
+def rows() -> Iterator[Row]:
+    for id, (name, data, *says) in TEXT_FILES.items():
+        yield Row(
+            id=f"texts: {id}",
+            change=_content(name, data),
+            argv=(*ENCODES, name, *OUT),
+            code=2 if id in _OF_USAGE else 3,
+            says=tuple(says),
+            needs="pyarrow" if name.endswith(".parquet") else "",
+            slow=id in LATE,
+        )
+    for id, (options, code, said) in COLUMNS.items():
+        yield Row(
+            id=f"columns: {id}",
+            change=_content("a.csv", GOOD.encode()),
+            argv=(*ENCODES, "a.csv", *words(options), *OUT),
+            code=code,
+            says=(said,),
+        )
+    for id, (ids, said) in LISTS.items():
+        row = {"query": "q", "document": ["a", "b"], "doc_id": json.loads(ids), "s": [1.0, 2.0, 3.0]}
+        yield Row(
+            id=f"columns: {id}",
+            change=_content("a.jsonl", json.dumps(row).encode()),
+            argv=(*ENCODES, "a.jsonl", "--score", "s", *OUT),
+            code=3,
+            says=(said,),
+        )
+    for id, (change, said) in BEIR.items():
+        yield Row(
+            id=f"BEIR: {id}",
+            change=_in_beir(change),
+            argv=(*ENCODES, "set", *OUT),
+            code=3,
+            says=(said,),
+            slow=id in LATE,
+        )
+    for id, (name, code, said) in PATHS.items():
+        yield Row(
+            id=f"paths: {id}",
+            change=_folders,
+            argv=(*ENCODES, name, *OUT),
+            code=code,
+            says=(said,),
+            needs="pyarrow",
+        )
+    for id, (options, said) in USAGE.items():
+        yield Row(
+            id=f"usage: {id}",
+            change=_content("a.csv", GOOD.encode()),
+            argv=(*ENCODES, "a.csv", *words(options), "--out", "out"),
+            code=2,
+            says=(said,),
+        )
+    yield Row(
+        id="usage: the output is the input",
+        change=_content("a.csv", GOOD.encode()),
+        argv=(*ENCODES, "a.csv", *words("--encoder hash --out a.csv")),
+        code=2,
+        says=("--out names a folder",),
+    )
 
 
-@pytest.mark.parametrize("name", ["missing.csv", "folder", "state"])
-def test_a_path_without_texts_is_told(name: str, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "state.json").write_text("{")
-    with pytest.raises(TtfError, match=r"no such file|no texts that ttf reads|cannot be read"):
-        read(tmp_path / name, tmp_path / "work")
+_OF_USAGE = {"no names", "one column", "unknown ending"}
+
+
+def _content(name: str, data: bytes) -> Change:
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def _in_beir(change: Change) -> Change:
+    return lambda folder: change(beir(folder / "set"))
+
+
+def _folders(folder: Path) -> None:
+    for name in ("folder", "state", "unlisted"):
+        (folder / name).mkdir()
+    (folder / "state" / "state.json").write_text("{")
+    (folder / "unlisted" / "state.json").write_text("{}")
