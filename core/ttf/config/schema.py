@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ttf.config.declare import (
-    MOST_FLOAT32,
     Auto,
     Candidates,
     CandidatesOrZero,

@@ -14,8 +14,8 @@ from functools import partial
 
 import torch
 
-from ttf.config.resolve import Resolved
 from ttf.config.loss_schema import LossConfig
+from ttf.config.resolve import Resolved
 from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.data.ahead import Ahead

@@ -240,7 +240,6 @@ class StepGradients:
         docs_ND = columns.cand_ND if columns.trained is None else columns.trained.docs_KD
         return columns.goals.mixed(loss_B, q_BD, docs_ND, scale, start, stop)
 
-
     def loss_beside_bank(
         self, full_bank: FullBank, q_SD: torch.Tensor, docs_KD: torch.Tensor, head: StepHead
     ) -> tuple[torch.Tensor, RankCounts]:

@@ -207,7 +207,12 @@ def rows() -> Iterator[Row]:
             says=(said,),
         )
     for id, (ids, said) in LISTS.items():
-        row = {"query": "q", "document": ["a", "b"], "doc_id": json.loads(ids), "s": [1.0, 2.0, 3.0]}
+        row = {
+            "query": "q",
+            "document": ["a", "b"],
+            "doc_id": json.loads(ids),
+            "s": [1.0, 2.0, 3.0],
+        }
         yield Row(
             id=f"columns: {id}",
             change=_content("a.jsonl", json.dumps(row).encode()),

@@ -104,7 +104,7 @@ def rows() -> Iterator[Row]:
             code=code,
             says=(said,),
         )
-    pipe: Change = lambda folder: os.mkfifo(folder / "p.faiss")  # noqa: E731
+    pipe: Change = lambda folder: os.mkfifo(folder / "p.faiss")
     for id, change, name, said in (
         ("import: a pipe", pipe, "p.faiss", "is a named pipe"),
         ("import: no such file", _parts, "nothing.faiss", "there is no such file"),

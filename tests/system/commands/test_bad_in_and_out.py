@@ -27,9 +27,7 @@ ROWS = [*texts.rows(), *vectors.rows()]
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=row.id, marks=[wide] if row.slow else []) for row in ROWS]
 )
-def test_bad_input_is_one_message_and_leaves_nothing(
-    row: Row, place: Path, invoke: Invoke
-) -> None:
+def test_bad_input_is_one_message_and_leaves_nothing(row: Row, place: Path, invoke: Invoke) -> None:
     if row.needs and importlib.util.find_spec(row.needs) is None:
         pytest.skip(f"{row.needs} is not installed")
     row.change(place)

@@ -25,6 +25,7 @@ from tests.kit.small_training import (
     World,
     arrays,
 )
+from tests.unit.training.test_sharded_step import compared, made_with
 
 from ttf.config.loss_schema import LossConfig, NegativesConfig
 from ttf.data.dataset import Dataset
@@ -104,7 +105,9 @@ def test_it_is_the_divergence_of_torch_with_its_gradients(share: float, heat: fl
     start = torch.from_numpy(rng.standard_normal(12))
     found = []
     for ours in (True, False):
-        leaves = [torch.from_numpy(np.random.default_rng(2).standard_normal((n, 8))) for n in (12, 30)]
+        leaves = [
+            torch.from_numpy(np.random.default_rng(2).standard_normal((n, 8))) for n in (12, 30)
+        ]
         q_BD, docs_KD = (leaf.requires_grad_() for leaf in leaves)
         scale = torch.tensor(7.0, dtype=torch.float64, requires_grad=True)
         loss_B = start.clone().requires_grad_()
@@ -236,6 +239,21 @@ def test_beside_the_whole_bank_it_is_mixed_in_as_well(data: Dataset) -> None:
         found[share] = losses_of(made)
     assert torch.allclose(found[0.5], (found[0.0] + found[1.0]) / 2, atol=1e-5)
     assert not torch.allclose(found[0.0], found[1.0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"doc": MLP}, {"grad_cache": True, "doc": MLP}, {"whole bank": True}],
+    ids=["stored documents", "trained documents", "grad_cache", "whole bank"],
+)
+def test_by_shards_it_is_the_same(data: Dataset, settings: dict[str, Any]) -> None:
+    beside_bank = "whole bank" in settings
+    rest = {"memory_bank": 0, "mined": 0} if beside_bank else settings
+    both = [made_with(data, size, loss={"teacher": 0.5}, **rest) for size in (32, 4)]
+    for made in both if beside_bank else ():
+        bank = FullBank(made.documents, NegativesConfig(), (1,))
+        made.stepper.gradients = dataclasses.replace(made.stepper.gradients, full_bank=bank)
+    compared(*both)
 
 
 def test_a_learned_temperature_gets_its_gradient(data: Dataset) -> None:

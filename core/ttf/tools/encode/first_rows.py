@@ -20,15 +20,16 @@ def check_first_rows(inputs: Sequence[Path], reading: Reading) -> None:
     """Raises the first fault. What all rows together show, such as an id of two texts, comes later."""
     tables, folder = sources(inputs)
     rows = _rows_of_tables(tables, reading) if folder is None else _rows_of_beir(folder)
-    count = 0
+    found = False
     try:
-        for count, (where, texts) in enumerate(rows, start=1):
+        for where, texts in rows:
+            found = True
             what = first_empty(texts)
             if what is not None and not reading.skip_empty:
                 raise is_empty(what, where)
     except OSError as error:
         raise BadData(f"{error.filename or inputs[0]} cannot be read: {error.strerror}.") from error
-    if not count:
+    if not found:
         raise no_row(inputs, all_empty=False)
 
 

@@ -49,7 +49,9 @@ def goals_of(head: StepHead, loss: LossConfig, device: torch.device) -> Goals | 
         return None
     counts_SC = taught.documents_SC >= 0
     scores_SC = np.where(counts_SC, taught.scores_SC.astype(np.float64), -math.inf)
-    scores_SC[~counts_SC[:, 0], 0] = 0.0  # Without scores: the target alone, from which nothing is apart.
+    scores_SC[~counts_SC[:, 0], 0] = (
+        0.0  # Without scores: the target alone, from which nothing is apart.
+    )
     shares_SC = torch.log_softmax(torch.from_numpy(scores_SC) / loss.teacher_temperature, dim=1)
     documents_SC = np.where(counts_SC, taught.documents_SC, head.doc_ids[0])
     return Goals(
