@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tests.kit.data_files import config
 
 from ttf.config.loss_schema import LossConfig
-from ttf.config.schema import RunConfig, TowerConfig, TrainConfig
+from ttf.config.schema import RunConfig, TowerConfig
+from ttf.config.train_schema import TrainConfig
 from ttf.contracts import Precision, TowerShape
 from ttf.data.dataset import Dataset
 from ttf.data.loader import MicroBatch, StepHead, head_of

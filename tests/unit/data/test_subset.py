@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from ttf.errors import BadData
 
 def test_grades_negatives_scores_and_ids_are_cut_with_their_pairs(tmp_path: Path) -> None:
     own = np.stack([np.arange(16) + 20, np.full(16, -1)], axis=1)
-    given = pairs(
+    given: dict[str, Any] = pairs(
         neg_train=own,
         rel_train=np.arange(16, dtype=np.float32) + 1,
         score_pos_train=np.arange(16, dtype=np.float32),

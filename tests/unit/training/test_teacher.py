@@ -219,7 +219,8 @@ def test_however_a_step_is_cut_it_is_the_same(
 ) -> None:
     settings: dict[str, Any] = TOWERS[towers] | {"loss": {"teacher": 0.5}}
     ends = []
-    for cut in ({}, {"grad_cache": grad_cache, "micro_batch": micro_batch}):
+    cuts: list[dict[str, Any]] = [{}, {"grad_cache": grad_cache, "micro_batch": micro_batch}]
+    for cut in cuts:
         made = World(data, **settings, **cut)
         told = [number for r in made.run(3) for number in (r.loss, r.grad_norm)]
         ends.append((told, made.weights()))
