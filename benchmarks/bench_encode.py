@@ -154,7 +154,7 @@ def speed(texts: int, model: str, folder: Path, threads: int) -> dict[str, Any]:
 
     from ttf.tools.encode.collection import Collection
     from ttf.tools.encode.encoder_options import chosen_with
-    from ttf.tools.encode.encoder_process import encode_kinds, facts_of
+    from ttf.tools.encode.encoder_process import EncoderProcess
     from ttf.tools.encode.read.text_tables import CsvTable
     from ttf_encoders._local_model import local_folder
 
@@ -167,29 +167,31 @@ def speed(texts: int, model: str, folder: Path, threads: int) -> dict[str, Any]:
     by_hand = SentenceTransformer(str(local_folder(model)), device="cpu")
     by_hand.encode(words[:64], show_progress_bar=False)
     encoder = chosen_with("sentence-transformers", model, {}, threads)
-    facts = facts_of(encoder)
     seconds: dict[str, list[float]] = {"by_hand": [], "ttf": []}
     difference = 0.0
-    for turn in range(3):
-        began = time.monotonic()
-        plain = by_hand.encode(words, show_progress_bar=False)
-        seconds["by_hand"].append(time.monotonic() - began)
-        work = folder / f"turn-{turn}"
-        work.mkdir()
-        collection = Collection(work, "documents")
-        for number, text in enumerate(words):
-            collection.add(text, f"line {number}")
-        kind = collection.finish(lambda done, total: None)
-        marks: list[float] = []
+    with EncoderProcess(encoder) as process:
+        facts = process.facts()
+        for turn in range(3):
+            began = time.monotonic()
+            plain = by_hand.encode(words, show_progress_bar=False)
+            seconds["by_hand"].append(time.monotonic() - began)
+            work = folder / f"turn-{turn}"
+            work.mkdir()
+            collection = Collection(work, "documents")
+            for number, text in enumerate(words):
+                collection.add(text, f"line {number}")
+            kind = collection.finish(lambda done, total: None)
+            marks: list[float] = []
 
-        def progress(done: int, total: int, marks: list[float] = marks) -> None:
-            marks.append(time.monotonic())
+            def progress(done: int, total: int, marks: list[float] = marks) -> None:
+                marks.append(time.monotonic())
 
-        encode_kinds(encoder, facts, [(kind, "document")], work / "vectors", "<f4", progress, print)
-        # From the first news (the model is loaded) to the last block.
-        seconds["ttf"].append(marks[-1] - marks[0])
-        made = np.load(work / "vectors" / "documents" / "vectors.npy")
-        difference = max(difference, float(np.abs(made[kind.rows] - plain).max()))
+            kinds = [(kind, "document")]
+            process.encode_kinds(facts, kinds, work / "vectors", "<f4", progress, print)
+            # From the first news (the model is loaded) to the last block.
+            seconds["ttf"].append(marks[-1] - marks[0])
+            made = np.load(work / "vectors" / "documents" / "vectors.npy")
+            difference = max(difference, float(np.abs(made[kind.rows] - plain).max()))
     best = {name: min(values) for name, values in seconds.items()}
     return {
         "texts": texts,

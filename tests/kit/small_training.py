@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from tests.kit.data_files import config
 
-from ttf.config.schema import LossConfig, RunConfig, TowerConfig
+from ttf.config.loss_schema import LossConfig
+from ttf.config.schema import RunConfig, TowerConfig
 from ttf.config.train_schema import TrainConfig
 from ttf.contracts import Precision, TowerShape
 from ttf.data.dataset import Dataset
@@ -117,9 +118,8 @@ class World:
 
         return head_of(step, self.data.train, self.order, self.documents.read, draw)
 
-    def step(self, number: int, lr: float | None = None) -> StepResult:
-        head = self.head(number)
-        micros = [
+    def micro_batches(self, head: StepHead) -> list[MicroBatch]:
+        return [
             MicroBatch(
                 start=start,
                 stop=start + self.micro_batch,
@@ -127,7 +127,11 @@ class World:
             )
             for start in range(0, SAMPLES, self.micro_batch)
         ]
-        return self.stepper(head, iter(micros), self.lr if lr is None else lr)
+
+    def step(self, number: int, lr: float | None = None) -> StepResult:
+        head = self.head(number)
+        micros = iter(self.micro_batches(head))
+        return self.stepper(head, micros, self.lr if lr is None else lr)
 
     def run(self, steps: int) -> list[StepResult]:
         return [self.step(number) for number in range(steps)]

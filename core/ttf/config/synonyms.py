@@ -57,6 +57,8 @@ _KEYS: Final[Mapping[str, str]] = {
     "queue_len moco_k memory_queue_size xbm_size",
     "loss.memory_bank_start": "memory_bank_warmup bank_start xbm_start",
     "loss.symmetric": "symmetric_loss bidirectional_loss",
+    "loss.teacher": "distill distillation distill_weight distillation_weight kd kd_weight kd_loss_weight",
+    "loss.teacher_temperature": "distill_temperature distillation_temperature kd_temperature",
     "train.epochs": "num_epochs n_epochs max_epochs num_train_epochs epoch nepochs",
     "train.steps": "max_steps num_steps total_steps n_steps max_iters num_iterations train_steps",
     "train.batch_size": "bs batch batchsize micro_batch micro_batch_size micro_bs mbs "

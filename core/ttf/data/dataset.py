@@ -23,6 +23,7 @@ from ttf.data.foreign_content import foreign_content
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.sources import StackedRows, VectorRef
+from ttf.data.teacher import Taught, TeacherScores, taught
 from ttf.data.vectors import FLOATS, Buffers, RowView, on_disk, to_float32, will_need
 from ttf.errors import ArrayMissing, BadData, storage_error
 from ttf.text.shell import quoted
@@ -237,6 +238,7 @@ class Split:
     grades: NDArray[np.float32] | None = None  # Of each positive; None: all count the same.
     negatives: NDArray[np.int64] | None = None  # The user's own; `num_own` of a pair join a step.
     num_own: int = 0
+    teacher: TeacherScores | None = None  # None: the run does not use them.
 
     def __len__(self) -> int:
         return len(self.keep)
@@ -270,6 +272,23 @@ class Split:
             return np.empty(0, np.int64)
         found = own_negatives.drawn(self.negatives[self.keep[rows]], rows, self.num_own, seed, step)
         return np.unique(found[found >= 0])
+
+    def taught(
+        self, rows: NDArray[np.int64], targets: NDArray[np.int64], seed: int, step: int
+    ) -> Taught | None:
+        """What a teacher says of the targets and the own negatives of some pairs in this step."""
+        if self.teacher is None or self.negatives is None:
+            return None
+        at = self.keep[rows]
+        own = self.negatives[at]
+        drawn = own_negatives.drawn_places(own, rows, self.num_own, seed, step)
+        return taught(
+            targets,
+            self.positives[at],
+            self.teacher.positives_NP[at],
+            np.take_along_axis(own, drawn, axis=1),
+            np.take_along_axis(self.teacher.negatives_NK[at], drawn, axis=1),
+        )
 
     def graded(self, rows: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """Grades of the known positives, (B, P), padded with 0; None: all count the same."""
@@ -344,8 +363,9 @@ class Dataset(OpenBank):
             queries = split.queries
             parts += [s.fingerprint() for s in (queries.source, queries.context) if s is not None]
             drawn = split.keep if split.drawn else None
-            own = split.negatives
-            for held in (split.positives, queries.lengths, drawn, split.grades, own):
+            own, teacher = split.negatives, split.teacher
+            scores = () if teacher is None else (teacher.positives_NP, teacher.negatives_NK)
+            for held in (split.positives, queries.lengths, drawn, split.grades, own, *scores):
                 if held is not None:
                     parts.append(hashlib.sha256(np.ascontiguousarray(held).data).hexdigest())
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

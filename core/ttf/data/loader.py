@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ttf.data.ahead import Ahead, AheadQueue
 from ttf.data.dataset import Dataset, QueryBatch, Split
 from ttf.data.order import Order, key, uniform
+from ttf.data.teacher import Taught
 from ttf.data.vectors import Buffers
 
 _AHEAD_BYTES = 64 << 20
@@ -43,6 +44,7 @@ class StepHead:
     doc_ids: NDArray[np.int64]
     docs: NDArray[np.float32]
     num_mined: int
+    taught: Taught | None = None  # If the loss uses the scores of a teacher.
     # What this step and the coming ones need of trained tables; every step is told once.
     coming: tuple[Needed, ...] = ()
 
@@ -111,6 +113,7 @@ def drawn_of(step: int, split: Split, order: Order, draw: DrawNegatives | None) 
         doc_ids=np.unique(offered),
         docs=np.empty((0, 0), np.float32),
         num_mined=num_mined,
+        taught=split.taught(rows, targets, order.seed, step),
     )
 
 

@@ -14,12 +14,14 @@ _ROLES: Final = tuple(f"{kind}_{split}" for split in SPLITS for kind in KINDS)
 # Ids are for people and exports; grades are those of pos_*.
 _OF_QUERIES: Final = {
     "neg_train",
+    "score_pos_train",
+    "score_neg_train",
     *(f"{kind}_{split}" for kind in ("ids", "rel") for split in (*SPLITS, "test")),
 }
 _KNOWN: Final = {"vectors", "ids", *_ROLES, *(f"{kind}_test" for kind in KINDS), *_OF_QUERIES}
 _MOST_NAMED: Final = 8
 _ALIKE: Final = 0.8
-_GRADES: Final = ("rel", "grade", "rating", "score", "weight", "label")
+_GRADES: Final = ("rel", "grade", "rating", "weight", "label")
 
 
 class NamedArrays:
@@ -115,6 +117,11 @@ def _reason(name: str) -> str:
         return (
             "The lengths of sequences belong in len_train and len_val (int64), or in mask_train "
             "and mask_val (True for each valid step)."
+        )
+    if stem.startswith("score"):
+        return (
+            "ttf reads scores of a teacher from score_pos_train and score_neg_train, beside pos_train and "
+            "neg_train."
         )
     if stem.startswith(_GRADES):
         return (

@@ -11,6 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ttf.config.schema import DataConfig
 from ttf.contracts import Store, VectorSource
 from ttf.data import positives as pos
@@ -33,6 +36,7 @@ from ttf.data.named_arrays import NamedArrays
 from ttf.data.own_negatives import own_negatives
 from ttf.data.shards import Fetching
 from ttf.data.sources import StackedRows, VectorRef
+from ttf.data.teacher import NEGATIVES as TEACHER_NEGATIVES, teacher_scores
 from ttf.data.val_split import draw_val
 from ttf.data.vectors import RowView, SlowRows
 from ttf.errors import ArrayMissing, BadData, ConfigError
@@ -42,10 +46,16 @@ from ttf.text.shell import quoted
 _CHECK_AT_OPEN_BYTES = 64 << 20
 
 
-def open_dataset(config: DataConfig, *, seed: int = 0, fetching: Fetching | None = None) -> Dataset:
-    """`seed`: that of the run; it draws the validation pairs of a file that has none. `fetching`: how
-    rows come to this machine that are in an object store."""
-    with Opening(config, seed=seed, fetching=fetching) as opening:
+def open_dataset(
+    config: DataConfig,
+    *,
+    seed: int = 0,
+    teacher: bool = False,
+    fetching: Fetching | None = None,
+) -> Dataset:
+    """`seed`: that of the run; it draws the validation pairs of a file that has none. `teacher`: its
+    scores are used. `fetching`: how rows come to this machine that are in an object store."""
+    with Opening(config, seed=seed, teacher=teacher, fetching=fetching) as opening:
         opening.refuse_swapped()
         data = opening.dataset
         data.stores = opening.keep()
@@ -65,15 +75,17 @@ class Opening:
         *,
         seed: int = 0,
         own_pairs: str | None = None,
+        teacher: bool = False,
         on_open: Callable[[str], None] = lambda _: None,
         fetching: Fetching | None = None,
     ) -> None:
-        """`seed`, `fetching`: see `open_dataset`. `own_pairs`: its targets are the bank if there is
-        none; default: those of the pairs. `on_open` is called once with each container that is
-        opened."""
+        """`seed`, `teacher`, `fetching`: see `open_dataset`. `own_pairs`: its targets are the bank if
+        there is none; default: those of the pairs. `on_open` is called once with each container
+        that is opened."""
         self._config = config
         self._fetching = fetching
         self._seed = seed
+        self._teacher = teacher
         self._on_open = on_open
         self._own_pairs = own_pairs or config.pairs
         self._stores: dict[str, Store] = {}
@@ -164,6 +176,11 @@ class Opening:
         bank, train, val = self.bank, self.split("train"), self.split("val")
         _same_inputs(self.pairs, train.queries, val.queries)
         self._note_slow_rows(bank.bank, *self._query_rows(train))
+        if TEACHER_NEGATIVES in self.pairs and not self._teacher:
+            self.notes.append(
+                f"The scores of a teacher in {self.pairs.uri} are not used. To train towards them too: "
+                "--set loss.teacher=0.5"
+            )
         return Dataset(**vars(bank), train=train, val=val, val_drawn=self.val_drawn)
 
     def _query_rows(self, train: Split) -> Iterator[VectorSource]:
@@ -273,16 +290,23 @@ class Opening:
             keep=keep,
             left_out=known.unmatched,
             grades=grades_of(pairs, name, known.rows),
-            **self._own_negatives(name, len(queries)),
+            **self._own_negatives(name, known.rows),
         )
 
-    def _own_negatives(self, name: str, count: int) -> dict[str, Any]:
+    def _own_negatives(self, name: str, positives: NDArray[np.int64]) -> dict[str, Any]:
         number = self._config.own_negatives
         if name != "train" or not number or self._config.bank is None:
+            if name == "train" and self._teacher:
+                raise ConfigError(
+                    "loss.teacher needs your own negatives (neg_train) and a bank: a teacher's scores are "
+                    "those of a query's positive and of its own negatives.",
+                    hint="Set data.own_negatives above 0 and give --bank, or --set loss.teacher=0",
+                )
             return {}
-        found = own_negatives(self.pairs, count, self.bank.bank.shape[0])
+        found = own_negatives(self.pairs, len(positives), self.bank.bank.shape[0])
         width = 0 if found is None else min(number, found.shape[1])
-        return {"negatives": found, "num_own": width}
+        scores = teacher_scores(self.pairs, positives, found) if self._teacher else None
+        return {"negatives": found, "num_own": width, "teacher": scores}
 
     def _known(self, name: str, count: int) -> pos.Positives:
         pairs = self.pairs

@@ -36,10 +36,17 @@ def drawn(
 ) -> NDArray[np.int64]:
     """At most `number` negatives of each pair, (B, number), -1 is padding. `known`: all that the pairs
     `rows` have."""
+    chosen = drawn_places(known, rows, number, seed, step)
+    return np.take_along_axis(known, chosen, axis=1)
+
+
+def drawn_places(
+    known: NDArray[np.int64], rows: NDArray[np.int64], number: int, seed: int, step: int
+) -> NDArray[np.int64]:
+    """Their columns in `known`."""
     if known.shape[1] <= number:
-        return known
+        return np.broadcast_to(np.arange(known.shape[1]), known.shape)
     places = rows[:, None] * known.shape[1] + np.arange(known.shape[1])
     lots = hash64(places, key(seed, "own negatives", step))
     lots = np.where(known >= 0, lots >> np.uint64(1), np.iinfo(np.uint64).max)
-    chosen = np.argsort(lots, axis=1, kind="stable")[:, :number]
-    return np.take_along_axis(known, chosen, axis=1)
+    return np.argsort(lots, axis=1, kind="stable")[:, :number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import open_store
 
 Rows = NDArray[np.int64]
+# Of queries, beside those with a role in the training.
+_MORE: Final = ("neg", "rel", "score_pos", "score_neg", "ids")
+_REFER_TO_BANK: Final = ("pos_", "neg_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +117,7 @@ def _chosen_rows(store: Store, split: str, keep: Subset) -> Rows | None:
     arrays = _arrays_of(store, split)
     if not arrays:
         return None
-    counts = {name: store.source(name).shape[0] for name in arrays}
+    counts = {name: _count(store, name) for name in arrays}
     if len(set(counts.values())) > 1:
         raise BadData(
             f"{store.uri}: the arrays of {split} have different numbers of rows: {counts}."
@@ -130,7 +133,12 @@ def _chosen_rows(store: Store, split: str, keep: Subset) -> Rows | None:
 
 
 def _arrays_of(store: Store, split: str) -> list[str]:
-    return [n for n in store.names() if n in {f"{kind}_{split}" for kind in KINDS}]
+    return [n for n in store.names() if n in {f"{kind}_{split}" for kind in (*KINDS, *_MORE)}]
+
+
+def _count(store: Store, name: str) -> int:
+    text = text_of(store, name)
+    return store.source(name).shape[0] if text is None else len(text)
 
 
 def _cut_bank(
@@ -158,10 +166,7 @@ def _cut_bank(
             for source in sources:
                 _copy(writer, source, kept)
             if ids is not None and not put_text(writer, "ids", ids[kept]):
-                raise BadData(
-                    f"{bank_out} cannot hold the ids of {bank}, which are strings.",
-                    hint="Write a .npz file: its ids may be strings.",
-                )
+                raise _no_strings(bank_out, f"the ids of {bank}")
     finally:
         bank_store.close()
     return kept
@@ -178,7 +183,7 @@ def _named_rows(store: Store, split: str, ids: Rows | None, keep: Subset) -> Row
             "need.",
             hint="Keep the whole bank: remove --bank and --bank-out.",
         )
-    referring = [name]
+    referring = [name, *(n for n in (f"neg_{split}",) if n in store.names())]
     if keep.context_is_bank and f"seq_{split}" in store.names():
         referring.append(f"seq_{split}")
     rows = [store.source(n).gather(ids).reshape(-1).astype(np.int64) for n in referring]
@@ -189,22 +194,34 @@ def _named_rows(store: Store, split: str, ids: Rows | None, keep: Subset) -> Row
 def _write_pairs(
     store: Store, out: str, chosen: dict[str, Rows | None], kept: Rows | None, keep: Subset
 ) -> None:
-    parts = [
-        (store.source(name), ids)
+    named = [
+        (name, ids)
         for split, ids in chosen.items()
         if ids is not None
         for name in _arrays_of(store, split)
     ]
+    texts = {name: text[ids] for name, ids in named if (text := text_of(store, name)) is not None}
+    parts = [(store.source(name), ids) for name, ids in named if name not in texts]
     if not parts:
         raise BadData(
             f"{store.uri} has no pairs: it contains no array X_train, seq_train, X_val or seq_val."
         )
     with writing(out, needed_bytes=sum(_size([s], len(ids)) for s, ids in parts)) as writer:
         for source, ids in parts:
-            refers = source.name.startswith("pos_") or (
+            refers = source.name.startswith(_REFER_TO_BANK) or (
                 source.name.startswith("seq_") and keep.context_is_bank
             )
             _copy(writer, source, ids, kept if refers else None)
+        for name, text in texts.items():
+            if not put_text(writer, name, text):
+                raise _no_strings(out, name)
+
+
+def _no_strings(out: str, name: str) -> BadData:
+    return BadData(
+        f"{out} cannot hold {name}, which are strings.",
+        hint="Write a .npz file: its ids may be strings.",
+    )
 
 
 def _copy(writer: StoreWriter, source: VectorSource, ids: Rows, kept: Rows | None = None) -> None:

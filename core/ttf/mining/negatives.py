@@ -16,7 +16,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.config.schema import MOST_CANDIDATES_OF_AUTO, NegativesConfig
+from ttf.config.loss_schema import NegativesConfig
+from ttf.config.schema import MOST_CANDIDATES_OF_AUTO
 from ttf.data.order import hash64
 from ttf.errors import ConfigError
 from ttf.mining.miner_results import CandidateTable

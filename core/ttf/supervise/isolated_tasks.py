@@ -18,13 +18,13 @@ from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, ProcessN
 from ttf.incidents.gather import Witness
 from ttf.process import serve
 from ttf.process.activity import bytes_moved, ticks
-from ttf.process.child import Child
+from ttf.process.child import TREE, WORKER, Child
 from ttf.process.conversation import GRACE_S, Conversation, start_limit_s, wait
 
 AT_ONCE: Final = 2
 # A slow import computes or reads; one that does neither for so long waits for something.
 WAITS_S: Final = 6.0
-_WAKE_S: Final = 0.1
+WAKE_S: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def run_all(tasks: Sequence[Task], *, at_once: int = AT_ONCE) -> list[Ended]:
 
 def _run_all(tasks: Sequence[Task], at_once: int, folder: Path) -> list[Ended]:
     waiting = list(enumerate(tasks))
-    running: dict[int, _Running] = {}
+    running: dict[int, RunningTask] = {}
     ended: dict[int, Ended] = {}
     try:
         while waiting or running:
@@ -92,8 +92,8 @@ def _run_all(tasks: Sequence[Task], at_once: int, folder: Path) -> list[Ended]:
                 number, task = waiting.pop(0)
                 scratch = folder / str(number)
                 scratch.mkdir()
-                running[number] = _Running(task, scratch)
-            wait([one.conversation for one in running.values()], _WAKE_S)
+                running[number] = RunningTask(task, scratch)
+            wait([one.conversation for one in running.values()], WAKE_S)
             for number, one in list(running.items()):
                 one.look()
                 if not one.child.alive():
@@ -105,14 +105,20 @@ def _run_all(tasks: Sequence[Task], at_once: int, folder: Path) -> list[Ended]:
     return [ended[number] for number in range(len(tasks))]
 
 
-class _Running:
+class RunningTask:
     """A task whose process lives."""
 
-    def __init__(self, task: Task, scratch: Path) -> None:
+    def __init__(self, task: Task, scratch: Path, *, warm: bool = False) -> None:
+        """`warm`: the process does more tasks afterwards (`go_on`)."""
         module, _, function = task.work.partition(":")
         self._task = task
         # Libraries leave folders where temporary files go.
-        self.child = Child(serve.once(module), environment={"TMPDIR": str(scratch)})
+        environment = {"TMPDIR": str(scratch)}
+        if warm:
+            words, variable = serve.warm(module, None), WORKER
+        else:
+            words, variable = serve.once(module), TREE
+        self.child = Child(words, variable=variable, environment=environment)
         self.conversation = Conversation(self.child, serve.task(function, task.request))
         self._witness = Witness(task.process, self.child.pid)
         self._started = time.monotonic()
@@ -122,6 +128,13 @@ class _Running:
         self._done_at = self._started
         self._messages: list[Mapping[str, Any]] = []
         self._killed: tuple[KilledByUs, str] = ("", "")
+
+    def go_on(self, task: Task) -> None:
+        """Asks a warm process that has answered for another task of its module."""
+        self._task = task
+        self._messages.clear()
+        self._started = self._ready_at = self._heard_at = self._done_at = time.monotonic()
+        self.conversation.send(serve.task(task.work.partition(":")[2], task.request))
 
     def look(self) -> None:
         """Reads the messages of the task; kills it after its deadline."""
@@ -151,8 +164,7 @@ class _Running:
 
     def finish(self) -> Ended:
         code = self.conversation.child.end(GRACE_S)
-        messages = self.conversation.take()
-        self._receive(messages)
+        self._receive(self.conversation.take())
         answer, error = self._last("answer"), self._last("error")
         raw = self.conversation.stderr.data()
         death = finding = None
@@ -165,15 +177,23 @@ class _Running:
             )
             death = self._witness.death(end)
             finding = classify(death)
+        return self._ended(death, finding)
+
+    def answered(self) -> Ended | None:
+        """Of a warm process: None if it has neither an answer nor an error yet."""
+        done = self._last("answer") is not None or self._last("error") is not None
+        return self._ended(None, None) if done and not self._killed[0] else None
+
+    def _ended(self, death: Death | None, finding: Finding | None) -> Ended:
         return Ended(
             task=self._task,
             seconds=time.monotonic() - self._started,
             notes=tuple(m for m in self._messages if not m.keys() & {"answer", "error"}),
-            answer=answer,
-            error=error,
+            answer=self._last("answer"),
+            error=self._last("error"),
             death=death,
             finding=finding,
-            stderr=raw.decode(errors="replace"),
+            stderr=self.conversation.stderr.data().decode(errors="replace"),
         )
 
     def close(self) -> None:

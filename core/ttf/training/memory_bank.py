@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.training.loss.infonce import Trained
+from ttf.training.loss.teacher import Goals
 
 NOT_IN_BANK = -1
 # The number of candidates is rounded up to a multiple of this. It differs from step to step, and
@@ -36,6 +37,7 @@ class Columns:
     target_S: torch.Tensor
     known_SP: torch.Tensor
     dead_K: torch.Tensor | None
+    goals: Goals | None = None
 
 
 class MemoryBank:

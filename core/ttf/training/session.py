@@ -14,8 +14,9 @@ from functools import partial
 
 import torch
 
+from ttf.config.loss_schema import LossConfig
 from ttf.config.resolve import Resolved
-from ttf.config.schema import LossConfig, RunConfig
+from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, EvalRecord
 from ttf.data.ahead import Ahead
 from ttf.data.dataset import Dataset, Split
@@ -168,7 +169,12 @@ def open_session(
     with (
         folder.writing(),
         link.stop,
-        open_dataset(given, seed=resolved.config.train.seed, fetching=how) as data,
+        open_dataset(
+            given,
+            seed=resolved.config.train.seed,
+            teacher=resolved.config.loss.teacher > 0,
+            fetching=how,
+        ) as data,
     ):
         bring_here(data)
         memory = run_limit(resolved.config.memory.limit)

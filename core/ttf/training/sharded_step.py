@@ -162,14 +162,7 @@ class ShardedGradients:
             counted: list[RankCounts] = []
 
             def loss(q_BD: Tensor, _: Tensor | None) -> Tensor:
-                losses_B, counts = full_bank.losses(
-                    q_BD,
-                    docs_KD,
-                    own,
-                    scale=gradients.model.temperature.scale(),
-                    precision=gradients.precision,
-                    beat=gradients.flight.beat,
-                )
+                losses_B, counts = gradients.loss_beside_bank(full_bank, q_BD, docs_KD, own)
                 counted.append(counts)
                 return losses_B
 
@@ -336,6 +329,7 @@ def _part(head: StepHead, start: int, stop: int) -> StepHead:
         rows=head.rows[start:stop],
         known=head.known[start:stop],
         targets=head.targets[start:stop],
+        taught=None if head.taught is None else head.taught.part(start, stop),
     )
 
 

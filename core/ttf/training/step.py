@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from ttf.training.documents import Documents
 from ttf.training.gradcache import cached_step
 from ttf.training.loss.infonce import info_nce
 from ttf.training.loss.rank_counts import RankCounts
+from ttf.training.loss.teacher import goals_of
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory_bank import Columns, MemoryBank
 from ttf.training.tables import Tables
@@ -83,14 +84,7 @@ class StepGradients:
         counted: list[RankCounts] = []
 
         def loss(q_SD: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
-            losses_S, counts = full_bank.losses(
-                q_SD,
-                docs_KD,
-                head,
-                scale=self.model.temperature.scale(),
-                precision=self.precision,
-                beat=self.flight.beat,
-            )
+            losses_S, counts = self.loss_beside_bank(full_bank, q_SD, docs_KD, head)
             counted.append(counts)
             return losses_S
 
@@ -219,25 +213,50 @@ class StepGradients:
             torch.manual_seed(seed)
 
     def columns(self, head: StepHead, docs_KD: torch.Tensor) -> Columns:
-        return self.bank.columns(
+        columns = self.bank.columns(
             head.doc_ids,
             docs_KD,
             head.targets,
             head.known,
             use_bank=head.step >= self.config.loss.memory_bank_start,
         )
+        goals = goals_of(head, self.config.loss, docs_KD.device)
+        return columns if goals is None else replace(columns, goals=goals)
 
     def loss_of(self, q_BD: torch.Tensor, columns: Columns, start: int, stop: int) -> torch.Tensor:
-        return info_nce(
+        scale = self.model.temperature.scale()
+        loss_B = info_nce(
             q_BD,
             columns.trained or columns.cand_ND,
             columns.target_S[start:stop],
-            scale=self.model.temperature.scale(),
+            scale=scale,
             known_BP=columns.known_SP[start:stop],
             dead_K=columns.dead_K,
             symmetric=self.config.loss.symmetric,
             half_ND=columns.half_ND,
         )
+        if columns.goals is None:
+            return loss_B
+        docs_ND = columns.cand_ND if columns.trained is None else columns.trained.docs_KD
+        return columns.goals.mixed(loss_B, q_BD, docs_ND, scale, start, stop)
+
+    def loss_beside_bank(
+        self, full_bank: FullBank, q_SD: torch.Tensor, docs_KD: torch.Tensor, head: StepHead
+    ) -> tuple[torch.Tensor, RankCounts]:
+        """The losses of all queries of a step with the whole bank as negatives, and counts."""
+        scale = self.model.temperature.scale()
+        losses_S, counts = full_bank.losses(
+            q_SD,
+            docs_KD,
+            head,
+            scale=scale,
+            precision=self.precision,
+            beat=self.flight.beat,
+        )
+        goals = goals_of(head, self.config.loss, docs_KD.device)
+        if goals is not None:
+            losses_S = goals.mixed(losses_S, q_SD, docs_KD, scale, 0, len(head.rows))
+        return losses_S, counts
 
 
 class Stepper:

@@ -14,7 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, load_file
 from torch import Tensor, nn
 
-from ttf.config.schema import LossConfig, TowerConfig, TowersConfig
+from ttf.config.loss_schema import LossConfig
+from ttf.config.schema import TowerConfig, TowersConfig
 from ttf.contracts import TowerCost, TowerShape
 from ttf.data.embedding.tower_rows import TableTower
 from ttf.data.items import Items

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from ttf.config.schema import NegativesConfig
+from ttf.config.loss_schema import NegativesConfig
 from ttf.errors import ConfigError
 from ttf.mining.miner_results import CandidateTable
 from ttf.mining.negatives import (

@@ -21,7 +21,7 @@ from tests.kit.small_training import (
 )
 from torch import Tensor
 
-from ttf.config.schema import NegativesConfig
+from ttf.config.loss_schema import NegativesConfig
 from ttf.contracts import Precision
 from ttf.data.dataset import Dataset
 from ttf.data.loader import StepHead, head_of

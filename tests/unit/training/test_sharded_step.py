@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.kit.small_training import IDENTITY, MLP, SAMPLES, World as Small, open_small
 
-from ttf.config.schema import NegativesConfig
+from ttf.config.loss_schema import NegativesConfig
 from ttf.data.dataset import Dataset
 from ttf.data.loader import MicroBatch, StepHead
 from ttf.training.loss.whole_bank import FullBank

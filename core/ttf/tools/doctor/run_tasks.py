@@ -61,7 +61,7 @@ def data(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     tell({"at": "opening the data as ttf train does"})
     notes: list[str] = []
     try:
-        with open_dataset(config, seed=whole.train.seed) as opened:
+        with open_dataset(config, seed=whole.train.seed, teacher=whole.loss.teacher > 0) as opened:
             notes += [*opened.notes, *look(opened)]
             train, val = len(opened.train), len(opened.val)
             read.append(f"{train:,} training and {val:,} validation pairs, {opened.bank.shape[0]:,} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -17,7 +17,14 @@ from ttf.tools.encode.distinct import KeyWriter, first_equal, key_of
 from ttf.tools.encode.links import LINK, Links, LinkWriter
 from ttf.tools.encode.read import beir
 from ttf.tools.encode.read.columns import Columns
-from ttf.tools.encode.read.examples import Example, Judged, examples
+from ttf.tools.encode.read.examples import (
+    Example,
+    Judged,
+    examples,
+    first_empty,
+    is_empty,
+    no_row,
+)
 from ttf.tools.encode.read.inputs import Source, opened
 from ttf.tools.encode.read.text_tables import JsonLines
 from ttf.tools.encode.sequences import Sequences, SequenceWriter
@@ -80,25 +87,15 @@ class _Collecting:
         self._files.callback(made.close)
         return made
 
-    def refuses_empty(self, texts: Sequence[tuple[str, str]], where: str) -> bool:
+    def refuses_empty(self, texts: Iterable[tuple[str, str]], where: str) -> bool:
         """True if the row must be left out; `texts` are (what, text)."""
-        empty = [what for what, text in texts if not text.strip()]
-        if not empty:
+        what = first_empty(texts)
+        if what is None:
             return False
         if self.reading.skip_empty:
             self.skipped += 1
             return True
-        raise BadData(
-            f"{where}: the {empty[0]} is empty.",
-            hint="Remove such rows, or leave them out with --skip-empty.",
-        )
-
-
-def check_columns(sources: Sequence[Source], reading: Reading) -> None:
-    """Raises what the first look at the files shows."""
-    for one in sources:
-        table = opened(one, reading.encoding, reading.delimiter)
-        reading.columns.found_in(table.columns, table.uri)
+        raise is_empty(what, where)
 
 
 def collect_tables(
@@ -124,13 +121,7 @@ def collect_tables(
             if count % _TELL_EVERY == 0:
                 progress(sum(totals[:number]) + table.position()[0], sum(totals))
     if not state.links.count:
-        raise BadData(
-            f"{', '.join(str(one.path) for one in sources)}: there is no row with a query and a "
-            "document.",
-            hint="Check the file with a text editor."
-            if not state.skipped
-            else "All rows are empty.",
-        )
+        raise no_row((one.path for one in sources), all_empty=bool(state.skipped))
     kept = texts.finish(progress)
     return Read(
         documents=documents.finish(progress),
@@ -151,12 +142,7 @@ def _add_example(
     texts: Collection,
     sequences: SequenceWriter | None,
 ) -> None:
-    asked = [("query", text) for text in (example.sequence or [example.query or ""])]
-    every = [*example.positives, *example.negatives]
-    checked = [*asked, *(("document", one.text) for one in every)]
-    if not example.positives:
-        checked.append(("list of documents", ""))
-    if state.refuses_empty(checked, example.where):
+    if state.refuses_empty(example.texts, example.where):
         return
     if sequences is not None:
         steps = [texts.add(text, example.where) for text in example.sequence or ()]

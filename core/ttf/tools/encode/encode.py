@@ -27,10 +27,10 @@ from ttf.text.progress import Reporter
 from ttf.text.shell import quoted
 from ttf.tools.encode.assemble import num_cut, write_pairs, write_vectors
 from ttf.tools.encode.card import CARD, PAGE, read_card, write_card
-from ttf.tools.encode.collect import Read, Reading, check_columns
-from ttf.tools.encode.encoder_process import Chosen, encode_kinds, facts_of
+from ttf.tools.encode.collect import Read, Reading
+from ttf.tools.encode.encoder_process import Chosen, EncoderProcess
+from ttf.tools.encode.first_rows import check_first_rows
 from ttf.tools.encode.plan import PLAN, inputs_key, read_inputs
-from ttf.tools.encode.read.inputs import sources
 from ttf.tools.encode.split import SplitPairs, split_pairs
 
 WORK: Final = ".encode"
@@ -77,10 +77,10 @@ class Encoded:
 
 def encode_inputs(wanted: Wanted, reporter: Reporter) -> Encoded:
     """Call it in the main thread."""
-    check_columns(sources(wanted.inputs)[0], wanted.reading)  # before a large model is loaded
-    with _locked(wanted.out) as work:
+    check_first_rows(wanted.inputs, wanted.reading)
+    with _locked(wanted.out) as work, EncoderProcess(wanted.encoder) as encoder:
         reporter.stage("load the encoder", None)
-        facts = facts_of(wanted.encoder)
+        facts = encoder.facts()
         identity = _identity(wanted, facts)
         there = read_card(wanted.out)
         if there is not None and there["identity"] == identity and _all_there(wanted.out, there):
@@ -93,8 +93,7 @@ def encode_inputs(wanted: Wanted, reporter: Reporter) -> Encoded:
         # Blocks, and the files that are made of them.
         make_room(wanted.out, total * facts["dim"] * item * (1 if vectors.exists() else 2))
         reporter.stage("encode", total)
-        encode_kinds(
-            wanted.encoder,
+        encoder.encode_kinds(
             facts,
             found.kinds,
             vectors,

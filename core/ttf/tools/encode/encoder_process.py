@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ttf.errors import GaveUp
 from ttf.host import plugins
 from ttf.process.error_document import from_document
-from ttf.supervise.isolated_tasks import Ended, Task, run
+from ttf.supervise.isolated_tasks import Ended, Task
+from ttf.supervise.kept_process import KeptProcess
 from ttf.tools.encode.collection import Collected
 
 _WORK: Final = "ttf.tools.encode.work"
@@ -32,76 +33,87 @@ class Chosen:
         return {"encoder": self.name, "options": dict(self.options), "threads": self.threads}
 
 
-def facts_of(chosen: Chosen) -> Mapping[str, Any]:
-    """dim, about and fingerprint."""
-    return _answer(chosen, "facts", chosen.request)
+class EncoderProcess:
+    """The process of one encoder; its model is loaded once, for the facts and for all texts."""
 
+    def __init__(self, chosen: Chosen) -> None:
+        self._chosen = chosen
+        self._process = KeptProcess()
 
-def encode_texts(chosen: Chosen, texts: Sequence[str], role: str) -> Mapping[str, Any]:
-    """`rows`, and the facts of the encoder that made them."""
-    return _answer(chosen, "texts_now", chosen.request | {"texts": list(texts), "role": role})
+    def facts(self) -> Mapping[str, Any]:
+        """dim, about and fingerprint."""
+        return self._answer("facts", self._chosen.request)
 
+    def encode_texts(self, texts: Sequence[str], role: str) -> Mapping[str, Any]:
+        """`rows`, and the facts of the encoder that made them."""
+        request = self._chosen.request | {"texts": list(texts), "role": role}
+        return self._answer("texts_now", request)
 
-def encode_kinds(
-    chosen: Chosen,
-    facts: Mapping[str, Any],
-    kinds: Sequence[tuple[Collected, str]],
-    folder: Path,
-    dtype: str,
-    progress: Callable[[int, int], None],
-    note: Callable[[str], None],
-) -> None:
-    """All vectors of all kinds, into `folder/<kind>`."""
-    done = {kind.name: 0 for kind, _ in kinds}
-    total = sum(kind.count for kind, _ in kinds)
+    def encode_kinds(
+        self,
+        facts: Mapping[str, Any],
+        kinds: Sequence[tuple[Collected, str]],
+        folder: Path,
+        dtype: str,
+        progress: Callable[[int, int], None],
+        note: Callable[[str], None],
+    ) -> None:
+        """All vectors of all kinds, into `folder/<kind>`."""
+        done = {kind.name: 0 for kind, _ in kinds}
+        total = sum(kind.count for kind, _ in kinds)
 
-    def heard(news: Mapping[str, Any]) -> None:
-        if "kind" not in news:
-            return
-        done[news["kind"]] = int(news.get("done", news.get("kept", 0)))
-        if news.get("kept"):
-            note(f"{news['kept']:,} {news['kind']} are already encoded.")
-        progress(sum(done.values()), total)
+        def heard(news: Mapping[str, Any]) -> None:
+            if "kind" not in news:
+                return
+            done[news["kind"]] = int(news.get("done", news.get("kept", 0)))
+            if news.get("kept"):
+                note(f"{news['kept']:,} {news['kind']} are already encoded.")
+            progress(sum(done.values()), total)
 
-    request = chosen.request | {
-        "facts": dict(facts),
-        "dtype": dtype,
-        "kinds": [
-            {
-                "name": kind.name,
-                "stem": str(kind.folder / kind.name),
-                "folder": str(folder / kind.name),
-                "digest": kind.digest,
-                "role": role,
-            }
-            for kind, role in kinds
-        ],
-    }
-    _answer(chosen, "encode", request, heard, kept=True)
+        request = self._chosen.request | {
+            "facts": dict(facts),
+            "dtype": dtype,
+            "kinds": [
+                {
+                    "name": kind.name,
+                    "stem": str(kind.folder / kind.name),
+                    "folder": str(folder / kind.name),
+                    "digest": kind.digest,
+                    "role": role,
+                }
+                for kind, role in kinds
+            ],
+        }
+        self._answer("encode", request, heard, kept=True)
 
-
-def _answer(
-    chosen: Chosen,
-    task: str,
-    request: Mapping[str, Any],
-    heard: Callable[[Mapping[str, Any]], None] | None = None,
-    *,
-    kept: bool = False,
-) -> Mapping[str, Any]:
-    ended = run(
-        Task(
-            work=f"{_WORK}:{task}",
-            request=request,
-            deadline_s=math.inf,
-            idle_s=_IDLE_S,
-            heard=heard,
+    def _answer(
+        self,
+        task: str,
+        request: Mapping[str, Any],
+        heard: Callable[[Mapping[str, Any]], None] | None = None,
+        *,
+        kept: bool = False,
+    ) -> Mapping[str, Any]:
+        ended = self._process.ask(
+            Task(
+                work=f"{_WORK}:{task}",
+                request=request,
+                deadline_s=math.inf,
+                idle_s=_IDLE_S,
+                heard=heard,
+            )
         )
-    )
-    if ended.answer is not None and ended.death is None:
-        return ended.answer
-    if ended.error is not None:
-        raise from_document(ended.error)
-    raise _died(chosen, ended, kept=kept)
+        if ended.answer is not None and ended.death is None:
+            return ended.answer
+        if ended.error is not None:
+            raise from_document(ended.error)
+        raise _died(self._chosen, ended, kept=kept)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()
 
 
 def _died(chosen: Chosen, ended: Ended, *, kept: bool) -> GaveUp:

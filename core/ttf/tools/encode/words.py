@@ -14,7 +14,7 @@ from ttf.errors import BadData, ConfigError
 from ttf.host.plugins import is_local, open_store
 from ttf.machine.processor import usable_threads
 from ttf.tools.encode.card import card_of
-from ttf.tools.encode.encoder_process import Chosen, encode_texts
+from ttf.tools.encode.encoder_process import Chosen, EncoderProcess
 
 if TYPE_CHECKING:
     from ttf.training.inference import Model
@@ -28,7 +28,8 @@ def vectors_of_words(model: Model, texts: Sequence[str]) -> NDArray[np.float32]:
     card, path = _card_of(model)
     encoder = card["encoder"]
     chosen = Chosen(name=encoder["name"], options=encoder["options"], threads=usable_threads())
-    found = encode_texts(chosen, [text.strip() for text in texts], "query")
+    with EncoderProcess(chosen) as process:
+        found = process.encode_texts([text.strip() for text in texts], "query")
     if found["fingerprint"] != encoder["fingerprint"] or found["dim"] != encoder["dim"]:
         raise BadData(
             f"The encoder {encoder['name']!r} is not the one that made the data: its model or its "

@@ -6,6 +6,7 @@ depends on the texts alone, so whoever continues computes the same bits.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -47,12 +48,18 @@ def _facts(encoder: Encoder) -> dict[str, Any]:
 
 
 def _encoder(request: Mapping[str, Any]) -> Encoder:
-    # Before any library is loaded. This process ends with its task.
-    os.environ.update(_OFFLINE | thread_environment(request["threads"]))
-    factory = plugins.usable("encoder", request["encoder"])
-    options = checked(factory.options_type, request["options"], f"encoder.{request['encoder']}")
+    options = json.dumps(request["options"], sort_keys=True)
+    return _loaded(request["encoder"], options, request["threads"])
+
+
+@functools.cache
+def _loaded(name: str, options: str, threads: int) -> Encoder:
+    # Before any library is loaded. This process ends with its tasks.
+    os.environ.update(_OFFLINE | thread_environment(threads))
+    factory = plugins.usable("encoder", name)
+    given = checked(factory.options_type, json.loads(options), f"encoder.{name}")
     with paused_for_imports():
-        return factory.create(options, EncoderContext(threads=request["threads"]))
+        return factory.create(given, EncoderContext(threads=threads))
 
 
 def encode(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

@@ -25,7 +25,14 @@ from numpy.typing import NDArray
 from ttf.contracts import Progress
 from ttf.data.vectors import numpy_dtype
 from ttf.data.writing import block_rows, make_room
-from ttf.errors import ArtifactDamaged, ConfigError, FolderInUse, StorageError, storage_error
+from ttf.errors import (
+    ArtifactDamaged,
+    BadData,
+    ConfigError,
+    FolderInUse,
+    StorageError,
+    storage_error,
+)
 from ttf.mining.growing_arrays import JOURNAL, GrowingArrays, Layout
 from ttf.rundir.confined import names_in, open_inside, read_json, write_inside
 from ttf.rundir.durable import fsync_dir, fsync_file, lock, write_json
@@ -61,8 +68,10 @@ def key_of(identities: Mapping[str, str], options: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """The folder of unfinished work, held against other processes."""
+    """The folder of unfinished work, held against other processes. It goes with an input that is bad:
+    a better one is another input, which begins anew."""
     folder = out / STAGING
+    made = not out.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = write_inside(folder / _LOCK, folder)
@@ -73,7 +82,14 @@ def staging(out: Path) -> Iterator[Path]:
             raise FolderInUse(
                 f"Another import writes to {out} right now.", hint="Wait for it, or choose --out."
             )
-        yield folder
+        try:
+            yield folder
+        except BadData:
+            remove_if_possible(folder, out)
+            if made:
+                with contextlib.suppress(OSError):
+                    out.rmdir()
+            raise
 
 
 def finished(out: Path, key: str) -> Imported | None:

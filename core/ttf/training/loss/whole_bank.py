@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ttf.config.schema import NegativesConfig
+from ttf.config.loss_schema import NegativesConfig
 from ttf.contracts import Precision
 from ttf.data.loader import StepHead
 from ttf.training.documents import Documents

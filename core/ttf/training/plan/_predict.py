@@ -254,6 +254,15 @@ def _training(
         why=f"{chunks:,} x {columns:,} x 4 B x 2",
         lower=smaller,
     )
+    if config.loss.teacher:
+        scored = 1 + facts.own_negatives
+        yield Item(
+            component="documents with scores of a teacher",
+            phase="training",
+            anon_bytes=2 * chunks * scored * width * FLOAT,
+            why=f"{chunks:,} x {scored} x {width} x 4 B x 2",
+            lower=smaller,
+        )
     towers = choices.query.forward_flops + choices.doc.forward_flops
     work = choices.samples * ENCODED_VS_TRAINED * (towers + 2 * candidates * width)
     yield Item(

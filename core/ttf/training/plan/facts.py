@@ -25,7 +25,9 @@ def predict(resolved: Resolved, policy: DevicePolicy, nodes: int = 1, ranks: int
     init = resolved.config.train.init
     if init is not None:
         check_init(Path(init))
-    with open_dataset(resolved.config.data, seed=resolved.config.train.seed) as data:
+    config = resolved.config
+    teacher = config.loss.teacher > 0
+    with open_dataset(config.data, seed=config.train.seed, teacher=teacher) as data:
         limit = run_limit(resolved.config.memory.limit)
         fitted = decide_within(resolved, data, policy, limit)
         missing = to_fetch(data)

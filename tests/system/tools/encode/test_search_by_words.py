@@ -61,6 +61,4 @@ def test_an_unknown_or_another_encoder_is_told(invoke: Invoke, run: Path) -> Non
     card.unlink()
     unknown = invoke(["search", run, "--text", "x"])
     assert unknown.code == 2 and "no card of ttf data encode" in unknown.err
-    assert invoke(["search", run, "--text", "x", "--queries", "q.npz"]).code == 2
     assert invoke(["search", run]).code == 2
-    assert invoke(["search", run, "--text", "  "]).code == 2

@@ -38,42 +38,6 @@ def test_an_export_has_the_fields_the_contract_names(invoke: Invoke, place: Path
     assert sorted(p.name for p in place.iterdir()) == ["bank.npz", "out", "pairs.npz", "run"]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        (["run", "nyp", "--out", "out"], 2, "Did you mean 'npy'?"),
-        (["nix", "npy", "--out", "out"], 3, "nix"),
-        (["run", "npy"], 2, "--out"),
-        (["run", "npy", "--out", "bank.npz"], 2, "is a file"),
-        (["run", "npy", "--out", "run"], 2, "not empty"),
-        (["run", "npy", "--out", "run", "--overwrite"], 2, "not an earlier export"),
-        (["run", "npy", "--out", "/dev/full"], 2, "device"),
-        (["run", "npy", "--out", "out", "--calibrated"], 2, "for encoders"),
-        (["run", "npy", "--out", "out", "--dims", "9"], 2, "8 dimensions"),
-        (["run", "npy", "--out", "out", "--dims", "0"], 2, "--dims"),
-        (["run", "npy", "--out", "out", "--dtype", "int4"], 2, "int8"),
-        (["run", "npy", "--out", "out", "--set", "k=3"], 2, "no such option"),
-        (["run", "npy", "--out", "out", "--set", "k"], 2, "option=value"),
-        (["run", "npy", "--out", "out", "--bank", "nix.npz"], 3, "nix.npz"),
-        (["run", "npy", "--out", "out", "--bank", "pairs.npz"], 3, "vectors"),
-        (["run", "npy", "--out", "out", "--encoder", "nix"], 2, "no such folder"),
-        (["run", "npy", "--out", "out", "--query-texts", "nix.txt"], 2, "no such file"),
-        (["run", "npy", "--out", "out", "--document-texts", "pairs.npz"], 3, "pairs.npz"),
-        (["run", "torch-export", "--out", "out", "--dims", "4"], 2, "exports none"),
-        (["run", "torch-export", "--out", "out", "--calibrated"], 2, "ttf calibrate run"),
-    ],
-)
-def test_bad_input_is_one_message_and_leaves_nothing(
-    invoke: Invoke, place: Path, words: list[str], code: int, told: str
-) -> None:
-    before = sorted(p.name for p in place.iterdir())
-    result = invoke(["export", *words])
-    assert result.code == code, result.err
-    assert told in result.err and result.err.count("error:") == 1
-    assert "Traceback" not in result.err
-    assert sorted(p.name for p in place.iterdir()) == before
-
-
 def test_a_killed_export_leaves_nothing_at_its_name_and_the_next_one_tidies(
     invoke: Invoke, place: Path
 ) -> None:

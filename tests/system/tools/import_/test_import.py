@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.kit.bad_inputs.vectors import write_vecs as vecs
 
 from ttf.data.inspect import verify
 from ttf.data.vectors import from_float32
@@ -27,13 +27,6 @@ BANK = RNG.standard_normal((700, 8)).astype(np.float32)
 QUERIES = RNG.standard_normal((60, 8)).astype(np.float32)
 NEAREST = np.argsort(-(QUERIES @ BANK.T), axis=1)[:, :10].astype(np.int32)
 TEXT_IDS = np.array([f"dök-{n}" for n in range(700)])
-
-
-def vecs(path: Path, rows: Any) -> Path:
-    lengths = np.full((len(rows), 1), rows.shape[1], "<i4")
-    parts = [np.concatenate([lengths[i].view("u1"), rows[i].view("u1")]) for i in range(len(rows))]
-    path.write_bytes(np.concatenate(parts).tobytes())
-    return path
 
 
 def array(folder: Path, name: str) -> Any:
@@ -144,83 +137,6 @@ def test_a_table_keeps_its_ids_and_its_other_columns_stay(tmp_path: Path) -> Non
     with pytest.raises(TtfError, match="no array 'emv'"):
         import_vectors(str(tmp_path / "t.parquet"), tmp_path / "new", wanted=Wanted(vectors="emv"))
     assert not (tmp_path / "new").exists()
-
-
-def flat(rows: int, dim: int, numbers: int, kind: bytes = b"IxFI", payload: int = 64) -> bytes:
-    return kind + struct.pack("<iqqqBiQ", dim, rows, 1, 1, 1, 0, numbers) + bytes(payload)
-
-
-DAMAGED: dict[str, tuple[bytes, str]] = {
-    "short.fvecs": (struct.pack("<i2f", 2, 1, 2)[:-1], "is truncated"),
-    "empty.fvecs": (b"", "is empty"),
-    "huge.fvecs": (struct.pack("<i", 2**30) + bytes(60), "begins with the row length"),
-    "minus.ivecs": (struct.pack("<i", -5) + bytes(60), "begins with the row length -5"),
-    "ragged.fvecs": (struct.pack("<i2fi2f", 2, 1, 2, 3, 1, 2), "row 1 has the length 3"),
-    "rows.faiss": (flat(2**50, 4, 16), "its header declares"),
-    "numbers.faiss": (flat(4, 4, 2**60), "declares 4 rows of 4"),
-    "cut.faiss": (flat(4, 4, 16, payload=60), "should have"),
-    "tail.faiss": (flat(4, 4, 16, payload=70), "should have"),
-    "head.faiss": (b"IxFI\0\0", "its header is cut"),
-    "other.faiss": (b"\x89PNG" + bytes(50), "no flat FAISS index"),
-    "ids.faiss": (flat(4, 4, 0, b"IxMp", 0)[:-8] + flat(4, 4, 16), "ends too early"),
-    "no.hdf5": (b"nothing of HDF5", "no HDF5 file"),
-    "no.pt": (b"no torch", "no file of torch"),
-    "no.parquet": (b"PAR1 and no more PAR1", "damaged"),
-    "no.arrow": (b"ARROW1\0\0 and no more", "damaged"),
-    "no.safetensors": (b"\xff" * 40, "no safetensors file"),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_one_error_and_leaves_nothing(name: str, tmp_path: Path) -> None:
-    content, said = DAMAGED[name]
-    (tmp_path / name).write_bytes(content)
-    if name.endswith(".hdf5"):
-        pytest.importorskip("h5py", reason="h5py is not installed")
-    with pytest.raises(TtfError, match=said) as refused:
-        import_vectors(str(tmp_path / name), tmp_path / "out")
-    assert int(refused.value.exit_code) in (2, 3) and refused.value.hint
-    assert not (tmp_path / "out" / "bank").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"positives": "none-such"}, "without --queries"),
-        ({"queries": "q.fvecs", "positives": "far.ivecs"}, r"row 2: the positive 9999 is no row"),
-        ({"queries": "q.fvecs", "positives": "few.ivecs"}, r"60 queries .* 59 rows of positives"),
-        ({"queries": "thin.fvecs", "positives": "truth.ivecs"}, "the queries have 4"),
-        ({"queries": "q.fvecs", "positives": "truth.ivecs", "wanted": Wanted(num_positives=11)},
-         "10 row numbers for each query, but 11"),
-        ({"wanted": Wanted(ids="vectors")}, "ids must be whole numbers or strings"),
-        ({"wanted": Wanted(dtype="float16")}, "row 3 contains numbers that are too large"),
-    ],
-)  # fmt: skip
-def test_parts_that_do_not_fit_are_told(
-    options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    bank = BANK.copy()
-    bank[3, 3] = 1e9
-    far = NEAREST.copy()
-    far[2, 0] = 9999
-    for name, rows in (("bank", bank), ("q", QUERIES), ("thin", QUERIES[:, :4].copy())):
-        vecs(tmp_path / f"{name}.fvecs", rows)
-    for name, numbers in (("truth", NEAREST), ("far", far), ("few", NEAREST[:59])):
-        vecs(tmp_path / f"{name}.ivecs", numbers)
-    with pytest.raises(TtfError, match=said):
-        import_vectors("bank.fvecs", tmp_path / "out", **options)
-    assert not (tmp_path / "out" / "bank").exists()
-
-
-def test_a_pipe_and_a_missing_file_are_not_waited_for(tmp_path: Path) -> None:
-    import os
-
-    os.mkfifo(tmp_path / "p.faiss")
-    with pytest.raises(TtfError, match="is a named pipe"):
-        import_vectors(str(tmp_path / "p.faiss"), tmp_path / "out")
-    with pytest.raises(TtfError, match="there is no such file"):
-        import_vectors(str(tmp_path / "nothing.faiss"), tmp_path / "out")
 
 
 _SLOW = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.tools.encode.test_bad_texts import beir
+from tests.kit.beir_folder import beir
 
 from ttf.text.progress import Reporter
 from ttf.tools.encode import distinct

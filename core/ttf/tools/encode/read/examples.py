@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,6 +34,16 @@ class Example:
     query_id: str | None = None
     positives: list[Judged] = field(default_factory=list)
     negatives: list[Judged] = field(default_factory=list)
+
+    @property
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """(what it is, text) of all that must not be empty."""
+        for asked in self.sequence or [self.query or ""]:
+            yield "query", asked
+        for one in (*self.positives, *self.negatives):
+            yield "document", one.text
+        if not self.positives:
+            yield "list of documents", ""
 
 
 def examples(table: Table, columns: Columns) -> Iterator[Example]:
@@ -182,6 +192,25 @@ class _Row:
             raise self._bad(places[0], what, "Each document needs one number.")
         for document, number in zip(to, numbers, strict=True):
             setattr(document, field, number)
+
+
+def first_empty(texts: Iterable[tuple[str, str]]) -> str | None:
+    """What the first text is that is empty."""
+    return next((what for what, text in texts if not text.strip()), None)
+
+
+def is_empty(what: str, where: str) -> BadData:
+    return BadData(
+        f"{where}: the {what} is empty.",
+        hint="Remove such rows, or leave them out with --skip-empty.",
+    )
+
+
+def no_row(paths: Iterable[Any], *, all_empty: bool) -> BadData:
+    return BadData(
+        f"{', '.join(map(str, paths))}: there is no row with a query and a document.",
+        hint="All rows are empty." if all_empty else "Check the file with a text editor.",
+    )
 
 
 def _are_documents(values: Sequence[Any]) -> bool:
