@@ -32,6 +32,7 @@ from ttf.config.declare import (
 )
 from ttf.config.evaluation_schema import CalibrateConfig, EvaluateConfig
 from ttf.config.safety_schema import CheckpointConfig, MemoryConfig, ProbeConfig, SuperviseConfig
+from ttf.config.scale_schema import ScaleConfig
 from ttf.config.train_schema import TrainConfig
 
 _WANTED_YIELD = 0.1
@@ -332,6 +333,7 @@ class RunConfig(Section):
     memory: MemoryConfig = MemoryConfig()
     supervise: SuperviseConfig = SuperviseConfig()
     probe: ProbeConfig = ProbeConfig()
+    scale: ScaleConfig = ScaleConfig()
     observers: tuple[Name, ...] = key(
         (),
         "observer plugins that receive the events of the run, e.g. ['tensorboard']",

@@ -39,7 +39,8 @@ DOCS = Path(__file__).parents[3] / "docs/incidents.md"
 CONTRACT = """
     omp-duplicate segfault abort heap-corruption cxx-exception bus-error illegal-instruction
     oom-kill memory-limit alloc-failure hang killed cpu-limit vanished disk-full data-changed
-    non-finite python-error device-lost rendezvous-failed peer-lost unknown
+    non-finite python-error device-lost rendezvous-failed peer-lost network-partition store-lost
+    wrong-interface clock-skew ranks-disagree straggler unknown
 """.split()  # noqa: SIM905 - as a sentence it is read against the contract
 
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
