@@ -54,29 +54,12 @@ class Several(Place):
         return LiveRun(self, words, run, prefix=prefix)
 
 
-def trainers(live: LiveRun) -> dict[int, int]:
-    """Process ids of the trainers by their local rank, as their folders say."""
-    found = {}
-    for pid in children_of(live.pid):
-        if is_trainer(pid):
-            found[pid] = pid
-    return dict(enumerate(sorted(found)))
-
-
 def rank_folder(run: Path, local: int) -> Path:
     return run / "ranks" / str(local) if local else run
 
 
-def trainer_of(live: LiveRun, folder: Path) -> int:
-    """The trainer that writes into this folder, once it does."""
-
-    def seen() -> int | None:
-        return next((pid for pid in children_of(live.pid) if _writes(pid, folder)), None)
-
-    return live.until(seen, f"there is a trainer in {folder}")
-
-
-def _writes(pid: int, folder: Path) -> bool:
+def writes(pid: int, folder: Path) -> bool:
+    """Whether it is the trainer of that folder."""
     if not is_trainer(pid):
         return False
     try:
@@ -93,7 +76,7 @@ def reaches(live: LiveRun, folder: Path, step: int) -> int:
         flight = read_flight(folder / "flight.bin")
         if flight is None or flight.began_s is None or flight.step < step:
             return None
-        return next((pid for pid in children_of(live.pid) if _writes(pid, folder)), None)
+        return next((pid for pid in children_of(live.pid) if writes(pid, folder)), None)
 
     return live.until(seen, f"{folder} comes to step {step}")
 
