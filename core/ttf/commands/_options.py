@@ -206,16 +206,15 @@ _SCALE = (
     count(
         "--nodes",
         default=1,
-        help="Machines that train together. Start the same command on each of them. [default: 1]",
+        help="Machines that train together. Start the same command on each of them.",
     ),
     count(
         "--ranks",
         default=1,
-        help="Training processes of this machine; may differ from machine to machine. [default: 1]",
+        help="Training processes of this machine; may differ from machine to machine.",
     ),
     click.option(
         "--rendezvous",
-        default="",
         metavar="HOST:PORT",
         help="Where node 0 listens for the others: an address of it that they can reach, and a free "
         "port. The machine that has this address is node 0.",
@@ -245,4 +244,4 @@ def scale(command: F) -> F:
 def given_scale(options: dict[str, Any]) -> tuple[int, int, str, int | None]:
     """Takes them out of a command's options: nodes, ranks, rendezvous, node."""
     nodes, ranks, rendezvous, node = map(options.pop, ("nodes", "ranks", "rendezvous", "node"))
-    return nodes, ranks, rendezvous, node
+    return nodes, ranks, rendezvous or "", node

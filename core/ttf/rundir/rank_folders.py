@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import ArtifactDamaged, storage_error
-from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside
+from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside, refuse_foreign_entries
 from ttf.rundir.durable import write_atomically
 from ttf.rundir.run_folder import RunFolder
 
@@ -22,9 +22,12 @@ MOST_BYTES: Final = 4 * MOST_CONFIG_BYTES
 
 
 def rank_folder(folder: RunFolder, local_rank: int) -> RunFolder:
-    """Makes it where it is missing. Raises StorageError."""
+    """Makes it where it is missing. Raises StorageError and EntryRefused."""
     if local_rank == 0:
         return folder
+    # Not led out of the run's folder by links; what is in it, `claim` looks at.
+    refuse_foreign_entries(folder.path, (RANKS,))
+    refuse_foreign_entries(folder.path / RANKS, (str(local_rank),))
     return inner_folder(folder.path / RANKS / str(local_rank))
 
 

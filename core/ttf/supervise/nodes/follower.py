@@ -41,9 +41,10 @@ _LOOK_EVERY_S: Final = 0.25
 
 class Follower:
     def __init__(self, scale: Scale, run_id: str = "") -> None:
-        """`run_id`: of the run in its folder, if there is one."""
+        """`run_id`: of the run in its folder, if there is one. Raises ConfigError."""
         self._scale = scale
         self._host, self._port = parsed(scale.rendezvous)
+        resolved(self._host, self._port)  # a name that means nothing is refused at once
         self.run_id = run_id
         self.node = -1 if scale.node is None else scale.node
         self.mark = ""
@@ -170,7 +171,10 @@ class Follower:
         if now() < self._try_at:
             return
         self._try_at = now() + _TRY_EVERY_S
-        family, address = resolved(self._host, self._port)
+        try:
+            family, address = resolved(self._host, self._port)
+        except ConfigError:
+            return  # the name server is perhaps behind the same cable
         connection = socket.socket(family, socket.SOCK_STREAM)
         connection.settimeout(_CONNECT_S)
         try:
