@@ -42,7 +42,7 @@ class Two:
         self.folders = [inner_folder(root / "a"), inner_folder(root / "b")]
         self.request = TrainRequest(run_dir=str(root / "a"))
         self.leader.begins(self.folders[0], self.request, run_id)
-        self.signals = Signals(signal.SIGUSR2)
+        self.signals = Signals()
         self.attempts: list[Attempt | None] = [None, None]
         self.follower: Follower | None = None
 
@@ -75,6 +75,7 @@ class Two:
         if self.follower is not None:
             self.follower.close()
         self.leader.close()
+        self.signals.__exit__()
 
 
 @pytest.fixture
