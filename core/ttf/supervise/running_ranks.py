@@ -100,7 +100,7 @@ class RunningRanks:
         times = [t.next_look for _, t in living] + [t for t in (until, self._ends_at) if t]
         began, limit = now(), min(times, default=now())
         wait([t.conversation for _, t in living], limit - began, self._signals, *others)
-        events = list(suspended(began, limit, self._display_is_blocked))
+        events: list[Event] = [*suspended(began, limit, self._display_is_blocked)]
         for number, trainer in living:
             events += self._passed_on(number, trainer.events())
         self._notice()

@@ -157,4 +157,5 @@ def _account(account: Account) -> dict[str, Any]:
 
 def error_of(account: Account | None) -> ErrorDocument | None:
     found: Any = None if account is None else account.error
-    return found
+    document: ErrorDocument | None = found
+    return document
