@@ -86,7 +86,7 @@ class Team(Protocol):
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
         """Called once, with the folder claimed."""
 
-    def show(self, waiting: Callable[[str], None]) -> None:
+    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
         """`waiting` gets what is waited for, again and again; '' when it has come."""
 
     def wait(self, signals: Signals, seconds: float) -> None:
@@ -119,7 +119,7 @@ class Alone:
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
         self.run_id = run_id
 
-    def show(self, waiting: Callable[[str], None]) -> None:
+    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
         pass
 
     def wait(self, signals: Signals, seconds: float) -> None:

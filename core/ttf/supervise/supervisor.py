@@ -139,7 +139,7 @@ class Supervisor:
 
     def run(self) -> Summary:
         """Runs until an action ends the run."""
-        self._team.show(self._screen.waiting)
+        self._team.show(self._screen.waiting, self._say)
         self._team.begins(self._folder, self._request, self.journal.journal.run_id)
         actions: Iterable[Action] = self._first
         while True:

@@ -80,7 +80,7 @@ class Follower:
 
     # --- a team -----------------------------------------------------------------------------
 
-    def show(self, waiting: Callable[[str], None]) -> None:
+    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
         self._show = waiting
 
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
@@ -229,7 +229,7 @@ class Follower:
         line.close()
         self._line, self._greeted, self._ready, self._go = None, False, False, None
         self._alone_since, self._try_at = now(), 0.0
-        lost = LostNode(node=0, host=self._host, how=line.lost, limit_s=line.limit_s)
+        lost = LostNode(node=0, host=self._host, how=line.lost, silent_s=line.silent_s)
         self._lost = {0: lost}
         self._ending = line.lost == "silent"
 

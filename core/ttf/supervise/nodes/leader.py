@@ -73,6 +73,7 @@ class Leader:
         self._resume = False
         self._signals: Signals | None = None
         self._show: Callable[[str], None] = lambda _: None
+        self._note: Callable[[str], None] = lambda _: None
         self._started: Attempt | None = None
         self._go_on: tuple[Spawn, History] | None = None
         self._reports: dict[int, Report] = {}
@@ -85,8 +86,8 @@ class Leader:
 
     # --- a team -----------------------------------------------------------------------------
 
-    def show(self, waiting: Callable[[str], None]) -> None:
-        self._show = waiting
+    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
+        self._show, self._note = waiting, note
 
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
         scale = self._scale
@@ -255,9 +256,9 @@ class Leader:
         self._hosts[node] = hello.host[:255]
         off = hello.time - time.time()
         if abs(off) > _SKEW_S:
-            self._show(
-                f"The clocks of the nodes differ: that of {hello.host} is {abs(off):,.0f} s "
-                f"{'ahead' if off > 0 else 'behind'}; nothing depends on it, but times in logs differ"
+            self._note(
+                f"The clock of {hello.host} is {abs(off):,.0f} s {'ahead' if off > 0 else 'behind'}. "
+                "The training does not depend on it, but times in logs and incidents differ."
             )
         line.send(said("welcome", Welcome(node=node, run_id=self.run_id, mark=self._mark)))
         self._do(Came(now=now(), node=node, host=self._hosts[node]))
@@ -295,7 +296,7 @@ class Leader:
         line.close()
         del self._lines[node]
         self._lost[node] = LostNode(
-            node=node, host=self._hosts[node], how=line.lost, limit_s=line.limit_s
+            node=node, host=self._hosts[node], how=line.lost, silent_s=line.silent_s
         )
         self._do(WasLost(now=now(), node=node, how=line.lost))
 

@@ -7,6 +7,7 @@ TCP says nothing of a host that lost its power or its network. So each end says 
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -21,6 +22,10 @@ _MOST_UNSENT: Final = 64 << 20
 # A supervisor that reaps, explains and writes a death is silent meanwhile.
 _LEAST_S: Final = 5.0
 _LAST_WORDS_S: Final = 1.0
+# What the system says of a host that it cannot reach, sometimes before our limit.
+_UNREACHABLE: Final = frozenset(
+    {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
+)
 BEAT: Final[Mapping[str, Any]] = {"beat": True}
 
 Lost = Literal["", "silent", "gone"]
@@ -59,8 +64,8 @@ class Line:
                 del self._unsent[: self._connection.send(self._unsent)]
             except BlockingIOError:
                 return
-            except OSError:
-                self.lost = "gone"
+            except OSError as error:
+                self._fails(error)
 
     def take(self) -> list[dict[str, Any]]:
         """The messages since the last call, without beats; notices what is lost."""
@@ -88,13 +93,22 @@ class Line:
                 data = self._connection.recv(_CHUNK)
             except BlockingIOError:
                 break
-            except OSError:
-                data = b""
+            except OSError as error:
+                self._fails(error)
+                break
             if not data:
                 self.lost = "gone"
                 break
             found += data
         return bytes(found)
+
+    def _fails(self, error: OSError) -> None:
+        self.lost = "silent" if error.errno in _UNREACHABLE else "gone"
+
+    @property
+    def silent_s(self) -> float:
+        """Since the other end was heard."""
+        return now() - self.heard_at
 
     def close(self) -> None:
         """What was said last still arrives, if the other end lives."""

@@ -18,13 +18,13 @@ class LostNode:
     node: int
     host: str
     how: Lost
-    limit_s: float
+    silent_s: float
 
     @property
     def text(self) -> str:
         name = f"{self.host} (node {self.node})"
         if self.how == "silent":
-            return f"{name} did not answer for {self.limit_s:g} s"
+            return f"{name} did not answer for {self.silent_s:.0f} s"
         return f"{name} closed its connection, as when its supervisor or the machine ends"
 
 

@@ -100,7 +100,7 @@ def test_the_cause_is_found_on_whichever_node_it_was() -> None:
 
 @pytest.mark.parametrize(("how", "name"), [("silent", "network-partition"), ("gone", "peer-lost")])
 def test_without_a_death_the_node_that_cannot_be_heard_is_named(how: Any, name: str) -> None:
-    lost = {1: LostNode(node=1, host="host-b", how=how, limit_s=10.0)}
+    lost = {1: LostNode(node=1, host="host-b", how=how, silent_s=10.0)}
     here = Report(attempt=1, ends=(LOST,), account=replace(ACCOUNT, death=replace(DEATH, rank=0)))
     account = verdict({0: here}, lost).account
     assert account is not None and account.finding.name == name
@@ -108,7 +108,7 @@ def test_without_a_death_the_node_that_cannot_be_heard_is_named(how: Any, name: 
 
 
 def test_a_death_here_is_the_cause_though_another_node_is_lost_too() -> None:
-    lost = {1: LostNode(node=1, host="host-b", how="gone", limit_s=10.0)}
+    lost = {1: LostNode(node=1, host="host-b", how="gone", silent_s=10.0)}
     account = verdict({0: Report(attempt=1, ends=(DIED,), account=ACCOUNT)}, lost).account
     assert account == ACCOUNT
 
