@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,8 @@ class Follower:
         self.run_id = run_id
         self.node = -1 if scale.node is None else scale.node
         self.mark = ""
+        self._who = secrets.token_hex(8)
+        self._later = ""  # Why node 0 has no place for it now.
         self._line: Line | None = None
         self._greeted = False
         self._try_at = 0.0
@@ -106,9 +109,6 @@ class Follower:
             self._look_at_the_clock()
             return None
         add_documents(self._folder, go.documents)
-        self._report = self._verdict = self._ending = None
-        self._because = ""
-        self._lost = {}
         self._ready = False
         self._attempts = go.attempt
         return attempt_of(go, self._scale)
@@ -119,10 +119,10 @@ class Follower:
             self._show(f"This is node {self.node}, connected to node 0; it waits for the others")
             return
         waited = now() - self._alone_since
-        self._show(f"Waiting for {where}: for {duration(waited)}")
+        self._show(f"Waiting for {where}: for {duration(waited)}{self._later}")
         if waited > self._patience_s:
             raise PeerLost(
-                f"There was no answer of {where} for {duration(waited)}.",
+                f"There was no answer of {where} for {duration(waited)}.{self._later}",
                 hint="Start the same command on node 0, and look at what it says. Can this machine "
                 "reach the address? How long it tries: scale.join_s at the start, scale.patience_s "
                 "later. The checkpoints here are kept: ttf resume.",
@@ -189,6 +189,7 @@ class Follower:
             host=socket.gethostname(),
             nodes=self._scale.nodes,
             node=self.node,
+            who=self._who,
             run_id=self.run_id,
             time=time.time(),
         )
@@ -198,7 +199,7 @@ class Follower:
         match kind:
             case "welcome":
                 self.node, self.run_id, self.mark = content.node, content.run_id, content.mark
-                self._greeted, self._ready = True, False
+                self._greeted, self._ready, self._later = True, False, ""
                 self._patience_s = self._scale.patience_s
             case "refused":
                 self._failure = ConfigError(
@@ -207,8 +208,12 @@ class Follower:
                 )
             case "want" if self._folder is not None and self._line is not None:
                 self._line.send(said("documents", documents_of(self._folder)))
+            case "later":
+                self._later = f" {content}"
             case "go":
                 self._go = content
+                self._report = self._verdict = self._ending = None
+                self._because, self._lost = "", {}
             case "end":
                 self._ending = content
             case "again":

@@ -14,7 +14,7 @@ from ttf.errors import DataMissing, PeerLost, Told, TtfError
 from ttf.host.version import __version__
 from ttf.process.conversation import wait
 from ttf.process.error_document import to_document
-from ttf.process.signals import Signals
+from ttf.process.signals import SIGNALS, Signals
 from ttf.rundir.rank_folders import add_documents, documents_of
 from ttf.rundir.request import History, TrainRequest
 from ttf.rundir.run_folder import RunFolder
@@ -65,6 +65,7 @@ class Leader:
         self._strangers: list[Line] = []
         self._lines: dict[int, Line] = {}
         self._hosts: dict[int, str] = {0: socket.gethostname()}
+        self._who: dict[int, str] = {}
         self._state = Gathering(nodes=scale.nodes, since=now(), patience_s=0.0, later_s=0.0)
         self._mark = secrets.token_hex(16)
         self.run_id = ""
@@ -210,10 +211,14 @@ class Leader:
             return
         node, refusal = self._place_for(hello)
         if refusal:
-            line.send(said("refused", refusal))
+            # A place may become free: who has it is perhaps gone, and nobody knows it yet.
+            line.send(said("refused" if node < 0 else "later", refusal))
             self._dismiss(line)
             return
         self._strangers.remove(line)
+        if node in self._lines:
+            self._lines[node].lost = "gone"
+            self._lose(node, self._lines[node])
         self._welcome(node, hello, line)
 
     def _dismiss(self, line: Line) -> None:
@@ -221,29 +226,29 @@ class Leader:
         self._strangers.remove(line)
 
     def _place_for(self, hello: Hello) -> tuple[int, str]:
-        """The number of a node that says hello, or why it cannot take part."""
+        """The number of a node that says hello, and why it cannot have it; -1: it never can."""
         here = self._hosts[0]
         if hello.protocol != PROTOCOL or hello.ttf != __version__:
-            return 0, f"{here} has ttf {__version__}, {hello.host} has ttf {hello.ttf}."
+            return -1, f"{here} has ttf {__version__}, {hello.host} has ttf {hello.ttf}."
         if hello.nodes != self._scale.nodes:
-            return 0, f"{here} was started with --nodes {self._scale.nodes}, not {hello.nodes}."
+            return -1, f"{here} was started with --nodes {self._scale.nodes}, not {hello.nodes}."
         if hello.run_id and hello.run_id != self.run_id and not self._may_adopt():
             return (
-                0,
+                -1,
                 f"Here is another run ({self.run_id}), not that of its folder ({hello.run_id}).",
             )
+        for node, who in self._who.items():
+            if who == hello.who:
+                return node, ""
         free = [n for n in range(1, self._scale.nodes) if n not in self._lines]
-        if hello.node >= 0:
-            if hello.node not in free:
-                taken = self._hosts.get(hello.node, "another host")
-                return 0, f"Node {hello.node} of this run is there already: {taken}."
-            return hello.node, ""
-        if not free:
-            return 0, f"All {self._scale.nodes} nodes of this run are there already."
+        wanted = [hello.node] if hello.node >= 0 else free
+        if not wanted or wanted[0] not in free:
+            taken = ", ".join(self._name(node) for node in self._lines)
+            return 0, f"The places of this run are taken now: {taken}."
         # Who comes back gets its number again.
-        again = [n for n in free if self._hosts.get(n) == hello.host]
-        new = [n for n in free if n not in self._hosts]
-        return (*again, *new, *free)[0], ""
+        again = [n for n in wanted if self._hosts.get(n) == hello.host]
+        new = [n for n in wanted if n not in self._hosts]
+        return (*again, *new, *wanted)[0], ""
 
     def _may_adopt(self) -> bool:
         """Node 0 may have lost its disk: then the run is that of the others."""
@@ -252,7 +257,7 @@ class Leader:
     def _welcome(self, node: int, hello: Hello, line: Line) -> None:
         if hello.run_id and self._may_adopt():
             self.run_id, self._id_is_new = hello.run_id, False
-        self._lines[node] = line
+        self._lines[node], self._who[node] = line, hello.who
         self._hosts[node] = hello.host[:255]
         off = hello.time - time.time()
         if abs(off) > _SKEW_S:
@@ -279,7 +284,7 @@ class Leader:
                 self._do(Reported(now=now(), node=node, well=content.well, late=content.late))
             case "documents":
                 self._take_documents(content)
-            case "stopping":
+            case "stopping" if content in SIGNALS:
                 self._asked.append(content)
             case _:
                 pass

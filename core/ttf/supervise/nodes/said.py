@@ -2,7 +2,7 @@
 
 follower                                node 0
   hello ------------------------------>        which run, version, how many nodes
-  <------------------ welcome or refused       its number
+  <----------- welcome, refused or later       its number
   ready ------------------------------>        its ranks, what its folder has
   <-------------------------- want, go         its documents; the places of its ranks
   report ----------------------------->        all its trainers have ended, and how
@@ -41,6 +41,7 @@ class Hello:
     host: str
     nodes: int
     node: int  # -1: any.
+    who: str  # Of this supervisor: who comes again takes its old place, though that seems taken.
     run_id: str  # Empty: it has none yet.
     time: float  # Its clock, only to say how far it is off.
 
@@ -110,6 +111,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
 }
 _PLAIN: Final[Mapping[str, type[Any] | tuple[type[Any], ...]]] = {
     "refused": str,
+    "later": str,
     "want": str,
     "documents": dict,
     "end": bool,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,19 +139,17 @@ def test_a_host_without_the_run_gets_it_from_the_other(
     several: Several, hosts: Hosts, tmp_path: Path, undisturbed: dict[str, Any]
 ) -> None:
     """Both ways: node 0 loses its disk, then the other one."""
-    import shutil
-
     with started(several, hosts, tmp_path) as pair:
         for letter, step in (("a", 12), ("b", 27)):
             live = pair.a if letter == "a" else pair.b
             reaches(live, tmp_path / letter, step)
             live.kill()
-            until(lambda folder=tmp_path / letter: _removed(shutil, folder), "its disk is empty")
+            until(partial(_removed, tmp_path / letter), "its disk is empty")
             pair.resume(letter)
         assert_equal(pair, undisturbed)
 
 
-def _removed(shutil: Any, folder: Path) -> bool:
+def _removed(folder: Path) -> bool:
     shutil.rmtree(folder, ignore_errors=True)  # a keeper of its processes may still be about to go
     return not folder.exists()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,8 +49,6 @@ class Two:
         self.follower: Follower | None = None
 
     def come(self, *, run_id: str = "", ranks: int = 1) -> Follower:
-        from dataclasses import replace
-
         self.follower = Follower(replace(self.scale, ranks=ranks, node=1), run_id)
         self.follower.begins(self.folders[1], self.request, run_id)
         return self.follower
@@ -239,6 +239,40 @@ def test_a_node_that_went_comes_back_for_the_next_attempt(two: Callable[..., Two
     pair.come(run_id=pair.leader.run_id)
     pair.start()
     assert pair.attempts[1] is not None and pair.attempts[1].places[0].attempt == 2
+
+
+def test_a_node_that_lost_node_0_takes_its_place_again_though_node_0_did_not_notice(
+    two: Callable[..., Two],
+) -> None:
+    pair = two()
+    other = pair.come()
+    pair.start()
+    assert other._line is not None
+    other._line.lost = "silent"  # of one direction: the other end still hears it
+    other.step()
+    pair.until(lambda: pair.leader.ending() is not None)
+    own = RankEnd(rank=0, host="a", kind="lost", step=4, at=0.0, name="peer-lost")
+    pair.leader.report(Report(attempt=1, ends=(own,), account=died(0).account))
+    pair.start()
+    assert pair.attempts[1] is not None and pair.attempts[1].places[0].attempt == 2
+
+
+def test_a_node_too_many_waits_and_is_told_why(two: Callable[..., Two]) -> None:
+    pair = two()
+    pair.come()
+    pair.start()
+    third = Follower(replace(pair.scale, node=1, join_s=0.5))
+    said: list[str] = []
+
+    def tries() -> bool:
+        third.step()
+        with contextlib.suppress(PeerLost):
+            third._look_at_the_clock()
+        return "The places of this run are taken now: node 1" in third._later
+
+    third.show(said.append, said.append)
+    pair.until(tries)
+    third.close()
 
 
 def test_a_missing_node_is_named_after_the_patience(two: Callable[..., Two]) -> None:
