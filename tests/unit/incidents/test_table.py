@@ -69,8 +69,7 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"killed_by_us": "stop", "reason": "a second signal"},
     {"killed_by_us": "garbage", "reason": "no checksum"},
     {"killed_by_us": "straggler", "reason": "the others waited 60 s for it in vain"},
-    {"others": "silent", "reason": "host-b (node 1) did not answer for 60 s"},
-    {"others": "gone", "reason": "host-b (node 1) closed its connection"},
+    *({"others": how, "reason": "of host-b (node 1)"} for how in ("silent", "gone")),
     *(
         {"process": "command", "faulthandler": f"Fatal Python error: {name}\n"}
         for name in ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
