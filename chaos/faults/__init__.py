@@ -19,6 +19,7 @@ from chaos.faults import (
     memory_governed,
     memory_limit,
     miner_death,
+    rank_death,
     stops,
     strace,
     supervisor_death,
@@ -28,6 +29,7 @@ from chaos.faults import (
 
 ALL: Final[tuple[Fault, ...]] = (
     trainer_death.FAULT,
+    rank_death.FAULT,
     miner_death.FAULT,
     supervisor_death.FAULT,
     stops.FAULT,

@@ -21,9 +21,11 @@ from ttf.data.array_arguments import (
     without_arrays,
 )
 from ttf.errors import ConfigError, ExitCode, GateNotMet, Stopped, Told
-from ttf.rundir.documents import MODEL_CONFIG
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
+from ttf.tools.ended_runs import finished, point_to_model, write_report
+from ttf.tools.in_process import train_in_process
+from ttf.tools.several import run_several, scale_of
 
 if TYPE_CHECKING:
     from ttf.config.other_data import OtherData
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from ttf.contracts import Store
     from ttf.rundir.documents import Summary
     from ttf.rundir.request import TrainRequest
+    from ttf.supervise.attempts import Team
+    from ttf.supervise.nodes.scale import Scale
     from ttf.tools.mine.offline import Mined
     from ttf.training.inference import Model
     from ttf.training.plan import Plan
@@ -96,6 +100,10 @@ def train(
     safe: bool = False,
     remedies: bool | None = None,
     supervised: bool = True,
+    nodes: int = 1,
+    ranks: int = 1,
+    rendezvous: str = "",
+    node: int | None = None,
     **overrides: Unpack[Overrides],
 ) -> Run:
     """Trains and returns the finished run; raises a `ttf.TtfError` if it does not finish, or if its
@@ -106,13 +114,22 @@ def train(
     `pairs` may be a mapping of arrays, `{"X_train": ...}`, and `bank` an array, a tensor or a frame:
     they are written to the folder of the run. `progress` shows the command's progress on standard
     error, or in the cell of a notebook. The training has a process of its own, so a crash costs only
-    some steps; `supervised=False` trains in this process, for debuggers.
+    some steps; `supervised=False` trains in this process, for debuggers. `nodes`, `ranks`,
+    `rendezvous` and `node` are those of `ttf train`: several processes, on this and other machines.
     """
     from ttf.config.values import plain_arguments
     from ttf.rundir.request import TrainRequest
 
     files, arrays = without_arrays(overrides)
     source, flags = plain_arguments(config, {**(sets or {}), **files})
+    scale = scale_of(nodes, ranks, rendezvous, node, supervised=supervised)
+    if scale is not None:
+        refuse_arrays(arrays, "ttf.train with several processes", "each of them reads the files")
+        request = TrainRequest(
+            run_dir="", config=source, flags=flags, safe=safe, remedies=remedies, progress=progress
+        )
+        summary = run_several(request, None if out is None else Path(out), scale, run)
+        return Run(path=Path(summary["run_dir"]), summary=summary)
     folder = RunFolder.new(None if out is None else Path(out))
     written = into_folder(arrays, folder)
     flags |= written
@@ -134,16 +151,24 @@ def resume(
     progress: bool = False,
     supervised: bool = True,
     allow_remote: bool = False,
+    nodes: int = 1,
+    ranks: int = 1,
+    rendezvous: str = "",
+    node: int | None = None,
 ) -> Run:
     """Continues a run from its newest intact checkpoint; returns a finished run unchanged.
 
-    `allow_remote`: also with data at a URL, which the folder's own run.toml names.
+    `allow_remote`: also with data at a URL, which the folder's own run.toml names. `nodes`, `ranks`,
+    `rendezvous` and `node` are those of `ttf resume`, and may differ from those before.
     """
-    folder = RunFolder.existing(Path(run_dir))
     summary = resume_run(
-        folder, progress=progress, supervised=supervised, allow_remote=allow_remote
+        Path(run_dir),
+        progress=progress,
+        supervised=supervised,
+        allow_remote=allow_remote,
+        scale=scale_of(nodes, ranks, rendezvous, node, supervised=supervised),
     )
-    return Run(path=folder.path, summary=summary)
+    return Run(path=Path(summary["run_dir"]), summary=summary)
 
 
 def plan(
@@ -229,40 +254,44 @@ def mine(
 
 
 def resume_run(
-    folder: RunFolder,
+    run_dir: Path,
     *,
     json: bool = False,
     progress: bool = True,
     supervised: bool = True,
     own_process: bool = False,
     allow_remote: bool = False,
+    scale: Scale | None = None,
 ) -> Summary:
     """Continues a run from its newest intact checkpoint; only shows a finished one."""
     from ttf.rundir.request import TrainRequest
 
-    summary = folder.read_summary()
-    if summary.get("status") == "finished":
-        if summary.get("exit_code") == ExitCode.GATE:
-            error = GateNotMet(summary.get("problem", ""), hint=summary.get("hint", ""))
-            error.details = {"run_dir": str(folder.path), "summary": summary}
-            raise error
-        return {**summary, "run_dir": str(folder.path)}
+    folder = RunFolder(run_dir)
+    # Of a run on several machines, this one may have nothing yet.
+    if scale is None or scale.nodes == 1 or folder.is_run():
+        folder = RunFolder.existing(run_dir)
+    if (summary := finished(folder)) is not None:
+        return summary
     request = TrainRequest(
-        run_dir=str(folder.path),
-        resume=True,
-        json=json,
-        progress=progress,
-        remote=allow_remote,
+        run_dir=str(run_dir), resume=True, json=json, progress=progress, remote=allow_remote
     )
+    if scale is not None:
+        return run_several(request, run_dir, scale, run, own_process=own_process)
     return run(request, folder, supervised=supervised, own_process=own_process)
 
 
 def run(
-    request: TrainRequest, folder: RunFolder, *, supervised: bool = True, own_process: bool = False
+    request: TrainRequest,
+    folder: RunFolder,
+    *,
+    supervised: bool = True,
+    own_process: bool = False,
+    team: Team | None = None,
 ) -> Summary:
     """Runs a new or resumed run to its end; returns the summary, with `run_dir`.
 
     `own_process`: this process exists only for the run, and adopts its orphaned child processes.
+    `team`: its other processes and machines.
     """
     from ttf.rundir.request import hides_faults
 
@@ -273,11 +302,11 @@ def run(
             if supervised:
                 from ttf.supervise.supervisor import supervise
 
-                summary = supervise(request, folder, own_process=own_process)
+                summary = supervise(request, folder, own_process=own_process, team=team)
             else:
-                summary = _here(request)
+                summary = train_in_process(request)
         finally:  # every end of a run passes here, also those without a trainer
-            _write_report(folder)
+            write_report(folder)
     except (Stopped, GateNotMet) as error:
         if not folder.config.exists():  # it ended before there was a run to continue
             if not request.resume:
@@ -288,11 +317,11 @@ def run(
         if summary.get("status") == "finished":  # there is nothing to continue
             raise
         error.hint = f"The last checkpoint is kept. Continue with: ttf resume {quoted(folder.path)}"
-        _point_to_model(folder, error)
+        point_to_model(folder, error)
         raise
     except BaseException as error:
         if isinstance(error, Told):
-            _point_to_model(folder, error)
+            point_to_model(folder, error)
         if not request.resume:
             refusals = (ExitCode.USAGE, ExitCode.BAD_DATA)
             folder.abandon(refused=isinstance(error, Told) and error.exit_code in refusals)
@@ -300,39 +329,6 @@ def run(
     finally:
         folder.close()
     return {**summary, "run_dir": str(folder.path)}
-
-
-def _point_to_model(folder: RunFolder, error: Told) -> None:
-    """Adds to the hint that a run which did not finish has a model."""
-    if (folder.model / MODEL_CONFIG).is_file():
-        look = f"To evaluate the best model so far: ttf eval {quoted(folder.path)}"
-        error.hint = f"{look}. {error.hint}" if error.hint else look
-
-
-def _write_report(folder: RunFolder) -> None:
-    """Writes report.html if there is a summary; a failure here does not fail the run."""
-    if not folder.summary.exists():
-        return
-    from ttf.host import notices
-    from ttf.tools.report.page import write_page
-
-    try:
-        write_page(folder.path)
-    except Exception as error:  # noqa: BLE001 - everything it shows is in the folder
-        notices.say(f"ttf could not write the report: {error} (to try again: ttf report)")
-
-
-def _here(request: TrainRequest) -> Summary:
-    from ttf.rundir.run_folder import RunLog
-    from ttf.text.progress import Reporter, make_reporter, with_log
-    from ttf.training.launch import train_here
-    from ttf.training.supervisor_link import Link
-
-    folder = RunFolder(Path(request.run_dir))
-    shown = make_reporter(json=request.json) if request.progress else Reporter()
-    with RunLog(folder, resume=request.resume) as log:
-        reporter = with_log(shown, lambda told: log.write(told["log"]), request.command)
-        return train_here(request, folder, reporter, Link())
 
 
 def evaluate_run(

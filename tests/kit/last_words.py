@@ -105,6 +105,11 @@ WORDS: Mapping[str, str] = {
     "clients. 1/2 clients joined.",
     "peer gone": f"{TRACE}RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] "
     "Connection closed by peer [127.0.0.1]:34567",
+    "store gone": f"{TRACE}torch.distributed.DistNetworkError: failed to recv, got 0 bytes",
+    "no interface": f"{TRACE}RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:83] "
+    "ifa != nullptr. Unable to find address for: eth7",
+    "clock": f"{TRACE}botocore.exceptions.ClientError: An error occurred (RequestTimeTooSkewed) when "
+    "calling the GetObject operation: The difference is too large.",
     "slurm": "slurmstepd: error: *** STEP 48213.0 ON node17 CANCELLED AT 2026-11-19T21:14:07 DUE TO TIME "
     "LIMIT ***",
     "not writable": "t.py:3: UserWarning: The given NumPy array is not writable, and PyTorch does not "

@@ -85,8 +85,7 @@ def _train(decision: Decision, candidate: Candidate, *, remote: bool, as_json: b
 
     run, terms = decision.run_of(candidate), decision.terms
     if decision.has_begun(candidate):
-        folder = RunFolder.existing(run)
-        return api.resume_run(folder, json=as_json, own_process=True, allow_remote=remote)
+        return api.resume_run(run, json=as_json, own_process=True, allow_remote=remote)
     request = TrainRequest(
         run_dir=str(run),
         config=candidate.file,

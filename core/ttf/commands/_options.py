@@ -217,6 +217,29 @@ allow_remote = click.option(
     is_flag=True,
     help="Also open data at network addresses that only the files of this folder name.",
 )
+_SCALE = (
+    count(
+        "--nodes",
+        default=1,
+        help="Machines that train together. Start the same command on each of them.",
+    ),
+    count(
+        "--ranks",
+        default=1,
+        help="Training processes of this machine; may differ from machine to machine.",
+    ),
+    click.option(
+        "--rendezvous",
+        metavar="HOST:PORT",
+        help="Where node 0 listens for the others: an address of it that they can reach, and a free "
+        "port. The machine that has this address is node 0.",
+    ),
+    count(
+        "--node",
+        type=NATURAL,
+        help="Which node this is, from 0. [default: by the address of --rendezvous]",
+    ),
+)
 resume_study = path("--resume", metavar="DIR", help="Continue this study.")
 hang_timeout = click.option(
     "--hang-timeout",
@@ -224,3 +247,16 @@ hang_timeout = click.option(
     type=duration(),
     help="A run hangs if it shows no sign of life for this time, e.g. 60s.",
 )
+
+
+def scale(command: F) -> F:
+    """Adds the options for several machines and processes; see `given_scale`."""
+    for option in reversed(_SCALE):
+        command = option(command)
+    return command
+
+
+def given_scale(options: dict[str, Any]) -> tuple[int, int, str, int | None]:
+    """Takes them out of a command's options: nodes, ranks, rendezvous, node."""
+    nodes, ranks, rendezvous, node = map(options.pop, ("nodes", "ranks", "rendezvous", "node"))
+    return nodes, ranks, rendezvous or "", node

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,10 @@ from ttf.errors import ConfigError
 from ttf.rundir.documents import DECISION
 from ttf.text.shell import quoted
 from ttf.text.terminal import next_command, show_result
+from ttf.tools.several import run_several, scale_of
+
+if TYPE_CHECKING:
+    from ttf.supervise.nodes.scale import Scale
 
 _EPILOG = """\b
 Examples:
@@ -22,6 +27,8 @@ Examples:
   ttf train run.toml --miner hnswlib --plan     only print the memory and time it needs
   ttf train a.toml --else b.toml                b if a dies beyond its remedies or misses a gate
   ttf train --pairs windows.npz --context context.npz --bank bank.npz --set miner.negatives=8
+  ttf train run.toml --ranks 2                  two processes on this machine
+  ttf train run.toml --nodes 2 --rendezvous 10.0.0.1:29400    the same on each of two machines
 \b
 A flag overrides --set, --set overrides RUN.toml, and RUN.toml overrides the default.
 OUT/run.toml records where each value comes from. Paths in RUN.toml are relative to its
@@ -57,6 +64,7 @@ Options of towers and miners: ttf plugins show tower.gru, then --set tower.query
     help="Print what the run would do, with predicted memory and time, and end. Without data, "
     "the demo data set is written to the cache.",
 )
+@options.scale
 @options.as_json
 @options.in_process
 def command(
@@ -78,6 +86,7 @@ def command(
     training has its own process: after a crash, ttf explains the crash and restarts the training
     from the last checkpoint.
     """
+    scale = scale_of(*options.given_scale(flags), supervised=not in_process)
     given = configuration.given(flags)
     if resume is not None:
         beside: dict[str, Any] = {
@@ -88,11 +97,12 @@ def command(
         }
         beside["--plan"] = plan
         _refuse([name for name, value in beside.items() if value] + [*given] + ["--safe"] * safe)
-        resume_here(resume, as_json, in_process, allow_remote=bool(allow_remote))
+        resume_here(resume, as_json, in_process, allow_remote=bool(allow_remote), scale=scale)
         return
     plain = {name: str(v) if isinstance(v, Path) else v for name, v in given.items()}
     remedies = False if configuration.NO_REMEDIES in given else None
     if others:
+        _refuse_scale(scale)
         files = _all_files(run_toml, others, in_process=in_process)
         from ttf.commands import _decision as decision
 
@@ -115,9 +125,8 @@ def command(
     from ttf.rundir.request import TrainRequest
     from ttf.rundir.run_folder import RunFolder
 
-    folder = RunFolder.new(out)
     request = TrainRequest(
-        run_dir=str(folder.path),
+        run_dir="",
         config=None if run_toml is None else str(run_toml),
         sets=sets,
         flags=plain,
@@ -126,6 +135,11 @@ def command(
         remote=allow_remote is not False,
         json=as_json,
     )
+    if scale is not None:
+        report_run(run_several(request, out, scale, api.run, own_process=True), as_json)
+        return
+    folder = RunFolder.new(out)
+    request = replace(request, run_dir=str(folder.path))
     report_run(api.run(request, folder, supervised=not in_process, own_process=True), as_json)
 
 
@@ -137,6 +151,14 @@ def _refuse(beside_resume: list[str]) -> None:
             f"{', '.join(beside_resume)}.",
             hint="To change something, start a new run from the folder's run.toml: "
             "ttf train RUN_DIR/run.toml --out NEW_DIR, with your flags.",
+        )
+
+
+def _refuse_scale(scale: Scale | None) -> None:
+    if scale is not None and not scale.single:
+        raise ConfigError(
+            "--else does not go with --nodes and --ranks.",
+            hint="Train one configuration on several processes: ttf train RUN.toml --ranks 2",
         )
 
 
@@ -177,10 +199,16 @@ def _command_line(
 
 
 def resume_here(
-    run_dir: Path, as_json: bool, in_process: bool, *, allow_remote: bool = False
+    run_dir: Path,
+    as_json: bool,
+    in_process: bool,
+    *,
+    allow_remote: bool = False,
+    scale: Scale | None = None,
 ) -> None:
     """Runs `ttf resume` and `ttf train --resume`."""
     if (run_dir / DECISION).is_file():
+        _refuse_scale(scale)
         from ttf.commands import _decision as decision
 
         if in_process:
@@ -191,16 +219,15 @@ def resume_here(
         decision.resume(run_dir, allow_remote=allow_remote, as_json=as_json)
         return
     from ttf import api
-    from ttf.rundir.run_folder import RunFolder
 
-    folder = RunFolder.existing(run_dir)
     supervised = not in_process
     summary = api.resume_run(
-        folder,
+        run_dir,
         json=as_json,
         supervised=supervised,
         own_process=supervised,
         allow_remote=allow_remote,
+        scale=scale,
     )
     report_run(summary, as_json)
 

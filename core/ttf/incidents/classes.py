@@ -151,9 +151,45 @@ CLASSES: Final[Mapping[str, About]] = {
     ),
     "peer-lost": About(
         signature="a message of gloo or NCCL that another process of the training is gone: `Connection "
-        "closed by peer`, `ncclRemoteError`",
+        "closed by peer`, `ncclRemoteError`; or another machine of the run closed its connection. Never "
+        "the cause, if any other is found",
         does="restarts unchanged",
         remedy="none",
+    ),
+    "network-partition": About(
+        signature="another machine of the run does not answer, and no trainer ended by itself",
+        does="restarts unchanged, when all machines can talk to each other again",
+        remedy="if the network often pauses: a longer `scale.exchange_timeout_s`",
+    ),
+    "store-lost": About(
+        signature="a message of torch.distributed that its store is gone: `failed to recv, got 0 bytes`",
+        does="restarts unchanged",
+        remedy="none",
+    ),
+    "wrong-interface": About(
+        signature="a message of gloo or NCCL that there is no such network interface: `Unable to find "
+        "address for: eth7`",
+        does=_ENDS.format(2),
+        remedy="the right name (`scale.interface`), or none: `ttf` then takes the one that reaches node 0",
+    ),
+    "clock-skew": About(
+        signature="a message that the clocks of two machines differ: `RequestTimeTooSkewed`, `certificate "
+        "is not yet valid`",
+        does="restarts unchanged",
+        remedy="set the clock (NTP). `ttf` itself compares no clocks of different machines",
+    ),
+    "ranks-disagree": About(
+        signature="the ranks of a run have different configurations or data; or they computed different "
+        "numbers",
+        does=f"if configurations or data differ: {_ENDS.format(2)}. If numbers differ: restarts unchanged",
+        remedy="the same version, options and files on all machines; if numbers differ: test the memory "
+        "of the machine that is named",
+    ),
+    "straggler": About(
+        signature="the other ranks waited for one that was alive but much slower, longer than "
+        "`scale.exchange_timeout_s`. `ttf` saves its stacks and then ends it",
+        does="restarts unchanged",
+        remedy="a longer `scale.exchange_timeout_s`, or fewer ranks on that machine",
     ),
     "unknown": About(
         signature="an exit code, and no known message; or invalid answers of a miner",

@@ -12,7 +12,7 @@ from ttf.rundir.flight_record import IN_A_STEP, Flight
 
 ProcessName = Literal["trainer", "miner", "supervisor", "command"]
 UNNAMED: Final = "??"
-KilledByUs = Literal["", "hang", "memory", "stop", "garbage"]
+KilledByUs = Literal["", "hang", "straggler", "memory", "stop", "garbage"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +105,11 @@ class Death:
     exit_code: int | None = None
     killed_by_us: KilledByUs = ""
     reason: str = ""  # for people: 'no sign of life for 60 s in mining'
+    # Of a run on several processes: which one it was, and where.
+    rank: int | None = None
+    host: str = ""
+    # What the supervisor knows of the other hosts of the run: they do not answer, or have ended.
+    others: Literal["", "silent", "gone"] = ""
     stderr: str = ""  # the end of stderr, decoded with replacement characters
     raw_stderr: bytes = b""  # the same as bytes, for the incident's file
     stdout: str = ""  # the end of standard output, of a foreign command

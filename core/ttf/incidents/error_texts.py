@@ -180,6 +180,23 @@ PEER_LOST: Final = Pattern(
     r"(?P<why_>[^\n]*\bncclRemoteError\b[^\n]*)",
     shown="a message about a rank that is gone (`Connection closed by peer` of gloo, `ncclRemoteError`)",
 )
+STORE_LOST: Final = Pattern(
+    r"(?P<why>[^\n]*\bDid the remote server shutdown or crash\?[^\n]*)",
+    r"(?P<why_>[^\n]*\bfailed to recv, got \d+ bytes\b[^\n]*)",
+    r"(?P<why__>[^\n]*\bBroken pipe\b[^\n]*\bTCPStore\b[^\n]*)",
+    shown="a message about the store of torch.distributed (`failed to recv, got 0 bytes`, ...)",
+)
+WRONG_INTERFACE: Final = Pattern(
+    r"(?P<why>[^\n]*\bUnable to find (?:address for|interface)[^\n]*)",
+    r"(?P<why_>[^\n]*\bno socket interface found[^\n]*)",
+    shown="a message about a network interface (`Unable to find address for: eth7` of gloo, ...)",
+)
+CLOCK_SKEW: Final = Pattern(
+    r"(?P<why>[^\n]*\bRequestTimeTooSkewed\b[^\n]*)",
+    r"(?P<why_>[^\n]*\bcertificate is not yet valid\b[^\n]*)",
+    r"(?P<why__>[^\n]*\bClock skew too great\b[^\n]*)",
+    shown="a message about a clock (`RequestTimeTooSkewed`, `certificate is not yet valid`, ...)",
+)
 SCHEDULER: Final = Pattern(
     r"(?P<why>slurmstepd: error: \*\*\* [^\n]*CANCELLED AT [^\n]*)",
     r"(?P<why_>=>> PBS: job killed: [^\n]*)",

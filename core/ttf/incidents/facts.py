@@ -197,6 +197,8 @@ class DeathFacts:
             yield "several-openmp"
         if death.newer_code:
             yield "newer-code"
+        if death.others:
+            yield f"others-{death.others}"
 
     def _stacks(self) -> Iterator[str]:
         if not self.stacks.strip():

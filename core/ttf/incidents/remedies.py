@@ -302,5 +302,13 @@ ADVICE: Final[Mapping[str, tuple[str, ...]]] = {
         "End processes of an earlier training.",
     ),
     "peer-lost": ("Look at the output of the other processes: the first one that ended.",),
+    "network-partition": ("Check the network between the machines.",),
+    "store-lost": ("Look at the output of rank 0 and of the launcher on its machine.",),
+    "wrong-interface": (
+        "List the interfaces (ip addr), then set GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME, or neither.",
+    ),
+    "clock-skew": ("Set the clock of the machine: timedatectl set-ntp true.",),
+    "ranks-disagree": ("Use the same version, options and files on all machines.",),
+    "straggler": ("Use a longer timeout, or fewer processes on that machine.",),
     "vanished": ("Search for os._exit in the script and its libraries. Use sys.exit instead.",),
 }

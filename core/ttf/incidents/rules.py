@@ -15,6 +15,7 @@ from ttf.incidents.exit_rules import EXIT_RULES
 from ttf.incidents.hang_rules import HANGS_THAT_ENDED_THEMSELVES, HANGS_WE_ENDED
 from ttf.incidents.limit_rules import LIMIT_RULES
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
+from ttf.incidents.peer_rules import PEERS_OF_A_RUN, PEERS_OF_OTHERS
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
@@ -38,6 +39,7 @@ _DEVICE_MEMORY: Final = (
 RULES: Final[tuple[Rule, ...]] = (
     # --- ended by us: nobody knows better ---------------------------------------------------------
     *HANGS_WE_ENDED,
+    *PEERS_OF_A_RUN,
     Rule(
         "memory-limit",
         When(killed_by_us=("memory",), processes=(COMMAND,)),
@@ -242,19 +244,7 @@ RULES: Final[tuple[Rule, ...]] = (
     # --- crashes in native code ---------------------------------------------------------------------
     *NATIVE_RULES,
     # --- other processes of the same training -------------------------------------------------------
-    Rule(
-        "rendezvous-failed",
-        When(text=error_texts.NO_RENDEZVOUS, signals=(EXIT,), facts=("failed", "traceback")),
-        "The processes of a training on several processes did not find each other: {why} Usually a "
-        "process did not start or has another address or port, or an older training still uses the "
-        "port.",
-    ),
-    Rule(
-        "peer-lost",
-        When(text=error_texts.PEER_LOST, signals=(EXIT,), facts=("failed", "traceback")),
-        "Another process of the same training ended or lost its connection: {why} Look for the cause in "
-        "the output of that process.",
-    ),
+    *PEERS_OF_OTHERS,
     # --- ended from outside --------------------------------------------------------------------------
     Rule(
         "cpu-limit",

@@ -81,7 +81,13 @@ def note_remedy(folder: Path, number: str, text: str) -> None:
 def document(death: Death, finding: Finding, lost_steps: int | None) -> Incident:
     """Returns the content of incident.json."""
     place = Place.of(death.flight)
+    among: Incident = {}
+    if death.rank is not None:
+        among["rank"] = death.rank
+    if death.rank is not None or death.host:
+        among["host"] = death.host
     return {
+        **among,
         "class": finding.name,
         "certain": finding.certain,
         "process": death.process,
@@ -160,7 +166,8 @@ def _facts(
         ending = f"{signal_name(death.signal)} (signal {death.signal})"
     yield "| | |"
     yield "|---|---|"
-    yield f"| process | {death.process} (pid {death.pid}) |"
+    among = "" if death.rank is None else f" of rank {death.rank} on {death.host}"
+    yield f"| process | {death.process}{among} (pid {death.pid}) |"
     yield f"| ended | {when}, {ending} |"
     if death.command_ended:
         yield f"| the command | {death.command_ended} |"

@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -37,14 +37,14 @@ class Orphans:
         if platform.LINUX:
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
-    def reap(self, ours: int | None = None) -> None:
+    def reap(self, ours: Collection[int] = ()) -> None:
         """Reaps those that have ended, because nobody else does: in many containers process 1 reaps
-        nothing. `ours` is a child whose end is waited for elsewhere; no other may exist."""
+        nothing. `ours` are the children whose end is waited for elsewhere; no others may exist."""
         if not platform.LINUX:
             return
         with contextlib.suppress(ChildProcessError):  # there are no children
             while (end := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-                if end.si_pid == ours:
+                if end.si_pid in ours:
                     return
                 os.waitpid(end.si_pid, 0)
 

@@ -131,6 +131,8 @@ Incident = TypedDict(
         "time": float,
         "hidden": bool,
         "asked": bool,  # Its user asked the guard to end it: no death.
+        "rank": int,  # Of a run on several processes: which one it was ...
+        "host": str,  # ... and where; missing elsewhere.
         # Of runs; null where nothing was recorded. Both count from 1; `step` is the steps done.
         "epoch": int | None,
         "batch_of_epoch": int | None,  # Micro-batch, counted through the epoch.

@@ -169,7 +169,8 @@ class RunFolder:
                 remove_if_there(path, self.path)
             for path in (self.candidates, self.index, self.path / "report.html"):
                 remove_if_there(path, self.path)
-        remove_if_there(self.inputs, self.path)
+        for made in (self.inputs, self.path / "ranks"):
+            remove_if_there(made, self.path)
         own = (".owner", ".lock", ".writer", self.flight.name, self.stderr.name, self.stacks.name)
         for name in (*own, self.log.name, self.memory.name, self.supervision.name):
             remove_if_there(self.path / name, self.path)

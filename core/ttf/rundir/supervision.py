@@ -30,6 +30,7 @@ class Journal:
     checkpointed: int = -1  # Step of the newest checkpoint made; it may have been removed since.
     overlay: Mapping[str, Change] = field(default_factory=dict)
     sittings: tuple[Sitting, ...] = ()
+    run_id: str = ""  # Of a run on several hosts: all of them have the same.
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -44,6 +45,7 @@ class Journal:
                 overlay=overlay,
                 # Missing in folders of earlier versions.
                 sittings=tuple(Sitting(**one) for one in found.get("sittings", ())),
+                run_id=str(found.get("run_id", "")),
             )
         except (OSError, ArtifactDamaged, ValueError, LookupError, TypeError, AttributeError):
             return cls()

@@ -22,5 +22,10 @@ class WorldPlace:
     # The host of each rank, for messages; may be empty.
     hosts: tuple[str, ...] = ()
 
+    @property
+    def host(self) -> str:
+        """Its own; empty if the run has one host."""
+        return self.hosts[self.rank] if self.rank < len(self.hosts) else ""
+
     def host_of(self, rank: int) -> str:
         return f"rank {rank} ({self.hosts[rank]})" if rank < len(self.hosts) else f"rank {rank}"

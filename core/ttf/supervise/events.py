@@ -13,7 +13,15 @@ from ttf.rundir.request import Change
 
 # Errors of ttf that are incidents: `decide.py` chooses what follows; others are only passed on.
 MENDABLE: Final = frozenset(
-    {"NumericFailure", "RanksDrifted", "DataChanged", "StorageError", "DeviceMistrusted"}
+    {
+        "NumericFailure",
+        "RanksDrifted",
+        "DataChanged",
+        "StorageError",
+        "DeviceMistrusted",
+        "PeerLost",
+        "RanksDisagree",
+    }
 )
 
 

@@ -15,7 +15,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ttf.errors import StorageError
 from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, Remedy
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
@@ -29,11 +28,12 @@ from ttf.process.conversation import GRACE_S, Conversation, wait
 from ttf.process.error_document import ErrorDocument
 from ttf.process.signals import Signals
 from ttf.rundir.confined import append_inside
-from ttf.rundir.flight_record import Flight, FlightReader
+from ttf.rundir.flight_record import FlightReader
 from ttf.rundir.removing import remove_if_there
 from ttf.rundir.request import FromTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder
 from ttf.supervise.events import (
+    MENDABLE,
     Beat,
     Checkpointed,
     Configured,
@@ -46,6 +46,7 @@ from ttf.supervise.events import (
     Suspended,
     now,
 )
+from ttf.supervise.written import lived, written
 from ttf.text.numbers import moment, size
 
 if TYPE_CHECKING:
@@ -59,11 +60,15 @@ _TRAINER: Final = ("-m", "ttf.training.launch")
 _SECTION: Final = ("hang_timeout_s", "max_restarts", "remedies")
 
 
-def lived(flight: Flight | None) -> Life | None:
-    if flight is None or flight.began_s is None:
-        return None
-    steps, seconds = flight.step - flight.began_step, flight.monotonic_s - flight.began_s
-    return Life(steps=max(0, steps), seconds=max(0.0, seconds))
+def suspended(
+    began: float, limit: float, display_is_blocked: Callable[[], bool]
+) -> Iterator[Suspended]:
+    """After a wait that was to end at `limit`: it took too long, or nobody reads the display."""
+    late = now() - max(began, limit)
+    if late > LATE_S:
+        yield Suspended(now=now(), seconds=late)
+    elif display_is_blocked():
+        yield Suspended(now=now(), seconds=now() - began)
 
 
 def _settings(section: Mapping[str, Any]) -> Settings:
@@ -113,13 +118,13 @@ class RunningTrainer:
             passed=() if display is None else (display,),
             again=again,
         )
-        self._conversation = Conversation(self.child, {"request": asdict(request)})
+        self.conversation = Conversation(self.child, {"request": asdict(request)})
         self.witness = Witness("trainer", self.child.pid, stacks=folder.stacks)
         root = os.getpid() if whole_tree else self.child.pid
         self.curve = MemoryCurve(root, folder.memory, place=self._place)
         self._gauge = Gauge(self.child.pid)
         self.tightest: Reading | None = None  # of all limits, when it was nearest to one
-        self._next_look = self._next_notes = 0.0
+        self.next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
         self.flat: Mapping[str, Any] = {}
         self.end: TrainerEnd | None = None  # its final record
@@ -134,19 +139,17 @@ class RunningTrainer:
 
     def wait(self, until: float | None) -> list[Event]:
         """Waits until something happens, at most until `until`; returns the events."""
-        limit = self._next_look if until is None else min(until, self._next_look)
+        limit = self.next_look if until is None else min(until, self.next_look)
         began = now()
-        wait([self._conversation], limit - began, self._signals)
-        late = now() - max(began, limit)
-        messages = self._conversation.take()
-        events: list[Event] = []
-        if late > LATE_S:
-            events.append(Suspended(now=now(), seconds=late))
-        elif self._display_is_blocked():
-            events.append(Suspended(now=now(), seconds=now() - began))
-        return [*events, *self._parsed(messages), *self._beat(), *self._look()]
+        wait([self.conversation], limit - began, self._signals)
+        return [*suspended(began, limit, self.display_is_blocked), *self.events()]
 
-    def _display_is_blocked(self) -> bool:
+    def events(self) -> list[Event]:
+        """What happened since the last call."""
+        messages = self.conversation.take()
+        return [*self._parsed(messages), *self._beat(), *self._look()]
+
+    def display_is_blocked(self) -> bool:
         # A held terminal (Ctrl-S), or a pager that shows its first page: the trainer waits until
         # somebody reads on. This is not a hang.
         if self._display is None:
@@ -160,9 +163,20 @@ class RunningTrainer:
         return not self.child.alive()
 
     @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the trainers, which this process waits for."""
+        return (self.child.pid,)
+
+    @property
+    def conclusive(self) -> bool:
+        """Its final record is an error that a restart would meet again."""
+        error = (self.end or {}).get("error")
+        return error is not None and error["known"] and error["class"] not in MENDABLE
+
+    @property
     def garbage(self) -> str:
         """Why the messages cannot be read any more; '' if they can."""
-        return self._conversation.garbage
+        return self.conversation.garbage
 
     def _parsed(self, messages: list[dict[str, Any]]) -> Iterator[Event]:
         for message in messages:
@@ -170,7 +184,7 @@ class RunningTrainer:
                 event = self._event(cast("FromTrainer", message))
             except (LookupError, TypeError, ValueError) as error:
                 text = f"a message is not valid ({type(error).__name__}: {error})"
-                self._conversation.garbage = text
+                self.conversation.garbage = text
                 return
             if event is not None:
                 yield event
@@ -227,9 +241,9 @@ class RunningTrainer:
         )
 
     def _look(self) -> Iterator[Event]:
-        if now() < self._next_look:
+        if now() < self.next_look:
             return
-        self._next_look = now() + LOOK_EVERY_S
+        self.next_look = now() + LOOK_EVERY_S
         with contextlib.suppress(ProcessLookupError):  # `over` will tell
             self.curve.look()
             if now() >= self._next_notes:
@@ -255,11 +269,18 @@ class RunningTrainer:
     def dump_stacks(self) -> None:
         self.witness.look()
         if self._folder.stacks.exists():  # before that it has no handler, and would die of it
-            self._conversation.dump_stacks(self._folder.stacks)
+            self.conversation.dump_stacks(self._folder.stacks)
 
     def kill(self, why: KilledByUs, text: str) -> None:
         self.killed = (why, text)
         self.child.kill()
+
+    def stop_tree(self) -> None:
+        """Stops it and what it started until `continue_tree`."""
+        self.child.stop_tree()
+
+    def continue_tree(self) -> None:
+        self.child.continue_tree()
 
     def finish(self) -> int:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
@@ -267,63 +288,27 @@ class RunningTrainer:
         self.witness.look_last()
         code = self.child.end(GRACE_S)
         # Once: a process that escaped the kill may hold the pipes open.
-        for _ in self._parsed(self._conversation.take()):
+        for _ in self._parsed(self.conversation.take()):
             pass  # only the final record still matters
         self._write_stderr()
         return code
 
     def death(self, code: int, say: Callable[[str], None]) -> tuple[Finding, Died]:
         """Explains its death and writes the incident; `say` gets why that was not possible."""
+        death, finding = self.explained(code)
+        return finding, written(self._folder, death, finding, say)
+
+    def explained(self, code: int) -> tuple[Death, Finding]:
         from ttf.incidents.classify import classify
-        from ttf.rundir.verified_folders import newest_step
 
         death = self._evidence(code)
-        finding = _with_trainer_remedy(classify(death), (self.end or {}).get("error"))
-        checkpoint, step = newest_step(self._folder.checkpoints), death.step or 0
-        died = Died(
-            now=now(),
-            incident=self._write_incident(death, finding, checkpoint, step, say),
-            name=finding.name,
-            certain=finding.at_once,
-            step=step,
-            phase=death.phase or "start",
-            checkpoint_step=checkpoint,
-            remedies=finding.remedies,
-            retry=finding.ends_with is None,
-            lived=lived(death.flight),
-            plugin=None if death.flight is None else death.flight.plugin,
-            kept_work=0 if death.flight is None else death.flight.kept_work,
-        )
-        return finding, died
-
-    def _write_incident(
-        self,
-        death: Death,
-        finding: Finding,
-        checkpoint: int,
-        step: int,
-        say: Callable[[str], None],
-    ) -> str:
-        from ttf.incidents.writing import write_incident
-
-        try:
-            return write_incident(
-                self._folder.incidents,
-                death,
-                finding,
-                applied=None,  # that is decided next
-                lost_steps=max(0, step - max(0, checkpoint)),
-                checkpoint_step=checkpoint,
-            )
-        except StorageError as error:
-            say(f"ttf could not write the incident: {error}")
-            return "(not written)"
+        return death, _with_trainer_remedy(classify(death), (self.end or {}).get("error"))
 
     def _evidence(self, code: int) -> Death:
         end = ProcessEnd(
             returncode=code,
             killed=self.killed,
-            stderr=self._conversation.stderr.data(),
+            stderr=self.conversation.stderr.data(),
             flight=self.flight.read(),
             error=(self.end or {}).get("error"),
             finished=self.end is not None,
@@ -337,7 +322,7 @@ class RunningTrainer:
 
     def _write_stderr(self) -> None:
         # Appends. An error of the disk does not matter here.
-        data = self._conversation.stderr.data()
+        data = self.conversation.stderr.data()
         if not data:
             return
         from ttf.text.secrets import Secrets
@@ -350,7 +335,7 @@ class RunningTrainer:
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Returns False if the trainer does not take the message."""
-        return self._conversation.send(message)
+        return self.conversation.send(message)
 
     def close(self) -> None:
         """Ends what is left of the process. May be called twice."""

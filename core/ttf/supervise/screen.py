@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _CLEAR_LINE: Final = "\r\x1b[K"
 _CLEAR_TO_END: Final = "\r\x1b[J"
+_WIDTH: Final = 80
 
 
 class Screen:
@@ -34,6 +35,7 @@ class Screen:
         self._colour = wants_colour(self._terminal)
         knows_codes = self._terminal and os.environ.get("TERM", "dumb") != "dumb"
         self._renews = knows_codes or self.live_width > 0
+        self._waiting = ""
 
     def _open(self) -> None:
         if isinstance(sys.stderr, io.TextIOWrapper):
@@ -77,6 +79,20 @@ class Screen:
             width = max(40, os.get_terminal_size(self.fd).columns)
             return "\n".join(wrapped(text, width - 1, hang=indent))
         return text
+
+    def waiting(self, text: str) -> None:
+        """One line that renews itself while no trainer owns the screen; '' ends it. Where lines
+        cannot be renewed, its first words are said once."""
+        if self._renews:
+            width = _WIDTH
+            if self._terminal and self.fd is not None:
+                with contextlib.suppress(OSError):
+                    width = os.get_terminal_size(self.fd).columns
+            if text or self._waiting:
+                self._write(_CLEAR_LINE + visible(text)[: width - 1])
+        elif text and text.partition(":")[0] != self._waiting.partition(":")[0]:
+            self.note(text)
+        self._waiting = text
 
     def interject(self, text: str) -> None:
         """Prints a note while a trainer, perhaps a hanging one, owns the screen. The trainer draws

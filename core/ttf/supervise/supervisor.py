@@ -13,31 +13,27 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, assert_never
+from typing import TYPE_CHECKING, NoReturn, TypedDict, assert_never
 
-from ttf.errors import ExitCode, GaveUp, Stopped, StorageError, Told, TtfError
+from ttf.errors import ExitCode, GaveUp, Stopped, Told, TtfError
 from ttf.incidents.death import Finding
 from ttf.process import limits
 from ttf.process.error_document import from_document
 from ttf.process.orphans import Orphans
-from ttf.process.signals import Signals, wait_for
-from ttf.rundir.durable import write_json
+from ttf.process.signals import Signals
 from ttf.rundir.request import ToTrainer, TrainerEnd, TrainRequest
 from ttf.rundir.run_folder import RunFolder, RunLog
-from ttf.rundir.supervision import Journal, last_sign
-from ttf.supervise.decide import decide, initial, wake_at
+from ttf.rundir.world_place import WorldPlace
+from ttf.supervise.attempts import Alone, Attempt, Running, Team
+from ttf.supervise.decide import initial, wake_at
 from ttf.supervise.events import (
-    MENDABLE,
     Action,
     AskToLeave,
     AskToShed,
     AskToStop,
-    Checkpointed,
-    Died,
     DumpStacks,
     Ended,
     EndWithError,
@@ -56,18 +52,21 @@ from ttf.supervise.events import (
     Tick,
     now,
 )
+from ttf.supervise.journal_keeper import JournalKeeper
 from ttf.supervise.running_trainer import RunningTrainer
 from ttf.supervise.screen import Screen
-from ttf.supervise.state import State
 from ttf.text.shell import quoted
 
 if TYPE_CHECKING:
     from ttf.rundir.documents import Summary
 
 
-def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) -> Summary:
+def supervise(
+    request: TrainRequest, folder: RunFolder, *, own_process: bool, team: Team | None = None
+) -> Summary:
     """Trains to the end, over all restarts. Raises TtfError.
 
+    `team`: the other nodes and ranks of the run; this function closes it.
     `own_process`: this process exists only for the run. It adopts, ends and reaps orphans,
     counts as part of the run, and obeys the terminal: the suspend key, and a hangup, which counts
     as SIGTERM.
@@ -82,7 +81,7 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             wanted.append(signal.SIGHUP)
     with Signals(*wanted) as signals, RunLog(folder, resume=request.resume) as log:
-        supervisor = Supervisor(request, folder, signals, orphans, log)
+        supervisor = Supervisor(request, folder, signals, orphans, log, team or Alone())
         try:
             summary = supervisor.run()
             supervisor.journal.note_end(str(summary.get("status", "finished")))
@@ -98,6 +97,15 @@ def supervise(request: TrainRequest, folder: RunFolder, *, own_process: bool) ->
             supervisor.close()
 
 
+class _How(TypedDict):
+    """How trainers are started, one or several."""
+
+    display: int | None
+    whole_tree: bool
+    again: bool
+    log: Callable[[str], None]
+
+
 class Supervisor:
     """One run with all its trainers."""
 
@@ -108,15 +116,16 @@ class Supervisor:
         signals: Signals,
         orphans: Orphans | None,
         log: RunLog,
+        team: Team,
     ) -> None:
         """`orphans`: of a process that exists only for the run."""
         self._folder, self._signals, self._log = folder, signals, log
-        self._orphans = orphans
+        self._orphans, self._team = orphans, team
         self._screen = Screen(request.progress)
         self._request = replace(request, live_width=self._screen.live_width)
         say = partial(self._say, loud=True)
         self.journal = JournalKeeper(folder, say, resume=request.resume)
-        self._running: RunningTrainer | None = None
+        self._running: Running | None = None
         self._started = False  # a trainer, at least once
         self._end: TrainerEnd = {}  # the last final record
         self._finding: Finding | None = None
@@ -130,6 +139,8 @@ class Supervisor:
 
     def run(self) -> Summary:
         """Runs until an action ends the run."""
+        self._team.show(self._screen.waiting, self._say)
+        self._team.begins(self._folder, self._request, self.journal.journal.run_id)
         actions: Iterable[Action] = self._first
         while True:
             for action in actions:
@@ -145,12 +156,13 @@ class Supervisor:
             self._running = None
         if self._orphans is not None:
             self._orphans.end()
+        self._team.close()
         self._screen.close()
 
     # --- what happens -----------------------------------------------------------------------
 
     def _decided(self, event: Event) -> Iterable[Action]:
-        self._state, actions = decide(self._state, event)
+        self._state, actions = self._team.decided(self._state, event)
         self.journal.note(event, self._state)
         return actions
 
@@ -162,8 +174,9 @@ class Supervisor:
         trainer = self._running
         yield from trainer.wait(wake_at(self._state))
         if self._orphans is not None:
-            self._orphans.reap(trainer.child.pid)
+            self._orphans.reap(trainer.pids)
         yield from self._from_signals()
+        yield from self._team.events()
         if trainer.over:
             yield from self._end_events(trainer)
             return
@@ -173,11 +186,17 @@ class Supervisor:
 
     def _before_a_trainer(self) -> Iterable[Event]:
         # A signal ends the wait for a restart.
-        wait_for(self._signals, self._spawn_at - now())
+        self._team.wait(self._signals, self._spawn_at - now())
         yield from self._from_signals()
+        yield from self._team.events()
         if self._state.stage == "spawning" and now() >= self._spawn_at:
-            self._start()
-            yield Started(now=now())
+            try:
+                attempt = self._team.attempt(self._spawn, self._state.history)
+            except TtfError as error:
+                self._fail(error)
+            if attempt is not None:
+                self._start(attempt)
+                yield Started(now=now())
 
     def _from_signals(self) -> Iterable[Event]:
         for signum in self._signals.take():
@@ -190,14 +209,14 @@ class Supervisor:
         # Ctrl-Z: the whole tree stops and continues together with this process.
         began = now()
         if self._running is not None:
-            self._running.child.stop_tree()
+            self._running.stop_tree()
         self._screen.take_back()
         os.kill(os.getpid(), signal.SIGSTOP)
         if self._running is not None:
-            self._running.child.continue_tree()
+            self._running.continue_tree()
         return Suspended(now=now(), seconds=now() - began)
 
-    def _end_events(self, trainer: RunningTrainer) -> Iterable[Event]:
+    def _end_events(self, trainer: Running) -> Iterable[Event]:
         """Yields Ended, or Died, or both if the trainer left because it was asked to."""
         code = trainer.finish()
         if self._orphans is not None:
@@ -212,7 +231,7 @@ class Supervisor:
                         f"(return code {code})."
                     )
                 yield Ended(now=now(), exit_code=int(ExitCode.DONE))
-            elif error is not None and error["known"] and error["class"] not in MENDABLE:
+            elif error is not None and trainer.conclusive:
                 yield Ended(now=now(), exit_code=int(error["exit_code"]))
             else:
                 self._screen.take_back()
@@ -269,27 +288,35 @@ class Supervisor:
             case _:
                 assert_never(action)
 
-    def _start(self) -> None:
+    def _start(self, attempt: Attempt) -> None:
         self._folder.tidy()
         resume = self._request.resume or self._folder.config.exists()
-        history = replace(self._state.history, started_at=now())
+        history = replace(attempt.history, started_at=now())
         request = replace(
             self._request,
             resume=resume,
-            overlay=self._spawn.overlay,
-            save_every=self._spawn.save_every,
+            overlay=attempt.overlay,
+            save_every=attempt.save_every,
             history=history,
         )
-        self._running = RunningTrainer(
-            request,
-            self._folder,
-            self._signals,
-            display=self._screen.fd,
-            whole_tree=self._orphans is not None,
-            again=self._started,
-            log=self._log.write,
-        )
+        self.journal.note_run(self._team.run_id)
+        self._running = self._started_trainers(request, attempt.places)
         self._started = True
+
+    def _started_trainers(self, request: TrainRequest, places: Sequence[WorldPlace]) -> Running:
+        how: _How = {
+            "display": self._screen.fd,
+            "whole_tree": self._orphans is not None,
+            "again": self._started,
+            "log": self._log.write,
+        }
+        if not places:
+            return RunningTrainer(request, self._folder, self._signals, **how)
+        from ttf.supervise.running_ranks import RunningRanks
+
+        self._screen.waiting("")
+        ranks = RunningRanks(request, self._folder, self._signals, places, **how)
+        return self._team.among(ranks)
 
     def _send(self, message: ToTrainer) -> None:
         if self._running is not None:
@@ -305,8 +332,11 @@ class Supervisor:
 
     def _finished(self) -> Summary:
         if "summary" in self._end:
+            self._team.ended(None)
             return self._end["summary"]
-        raise from_document(self._end["error"])
+        error = from_document(self._end["error"])
+        self._team.ended(error)
+        raise error
 
     def _end_with_error(self, action: EndWithError) -> NoReturn:
         from ttf.supervise.last_error import last_error
@@ -334,6 +364,7 @@ class Supervisor:
 
     def _fail(self, error: Told, *, status: str = "failed") -> NoReturn:
         """Ends the run and writes the summary, because no trainer is left to write it."""
+        self._team.ended(error)
         from ttf.rundir.summary import Ending, write_last_summary
 
         if self._folder.config.exists():
@@ -346,53 +377,3 @@ class Supervisor:
             if failure is not None:
                 self._say(f"ttf could not write summary.json: {failure}")
         raise error
-
-
-class JournalKeeper:
-    """Keeps supervision.json true: what the next supervisor of a run needs if this one is killed.
-
-    A failing disk is said and does not end the run.
-    """
-
-    def __init__(self, folder: RunFolder, say: Callable[[str], None], *, resume: bool) -> None:
-        self._folder, self._say = folder, say
-        earlier = Journal.read(folder.supervision) if resume else Journal()
-        self.journal = earlier.begun(time.time(), last_sign(folder.memory))
-
-    def note(self, event: Event, state: State) -> None:
-        """Writes what `state` has new after `event`."""
-        before = self.journal
-        if isinstance(event, Checkpointed):
-            self.journal = replace(before, checkpointed=event.step)
-        elif isinstance(event, Died | Ended):
-            self.journal = before.with_history(state.history, state.overlay)
-        if isinstance(event, Died):
-            self._note_remedy(event.incident, state)
-        if self.journal != before or isinstance(event, Started):
-            self._write()
-
-    def note_end(self, status: str) -> None:
-        """How this sitting ended, for the history of the run."""
-        if self._folder.config.exists():  # else no run began
-            self.journal = self.journal.with_end(status)
-            self._write()
-
-    def _write(self) -> None:
-        try:
-            write_json(self._folder.supervision, self.journal.document())
-        except StorageError as error:
-            self._say(str(error))
-
-    def _note_remedy(self, incident: str, state: State) -> None:
-        from ttf.incidents.writing import note_remedy
-
-        edits = [
-            f"{key}={change.value}"
-            for key, change in state.overlay.items()
-            if change.origin.startswith(f"remedy of incident {incident} ")
-        ]
-        if edits:
-            try:
-                note_remedy(self._folder.incidents, incident, ", ".join(edits))
-            except StorageError as error:
-                self._say(str(error))

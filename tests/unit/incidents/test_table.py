@@ -39,7 +39,8 @@ DOCS = Path(__file__).parents[3] / "docs/incidents.md"
 CONTRACT = """
     omp-duplicate segfault abort heap-corruption cxx-exception bus-error illegal-instruction
     oom-kill memory-limit alloc-failure hang killed cpu-limit vanished disk-full data-changed
-    non-finite python-error device-lost rendezvous-failed peer-lost unknown
+    non-finite python-error device-lost rendezvous-failed peer-lost network-partition store-lost
+    wrong-interface clock-skew ranks-disagree straggler unknown
 """.split()  # noqa: SIM905 - as a sentence it is read against the contract
 
 SIGNALS = (None, *sorted(int(s) for s in signal.Signals if s < 32))
@@ -67,6 +68,8 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
     {"killed_by_us": "stop", "reason": "a second signal"},
     {"killed_by_us": "garbage", "reason": "no checksum"},
+    {"killed_by_us": "straggler", "reason": "the others waited 60 s for it in vain"},
+    *({"others": how, "reason": "of host-b (node 1)"} for how in ("silent", "gone")),
     *(
         {"process": "command", "faulthandler": f"Fatal Python error: {name}\n"}
         for name in ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
@@ -80,6 +83,17 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
             ("NumericFailure", 4),
             ("DeviceMistrusted", 4),
             ("ConfigError", 2),
+            ("RanksDisagree", 2),
+            ("RanksDrifted", 4),
+            ("PeerLost", 5),
+        )
+    ),
+    *(
+        {"error": {"class": "PeerLost", "message": message, "exit_code": 5, "known": True}}
+        for message in (
+            "Unable to find address for: eth7",
+            "1/2 clients joined.",
+            "failed to recv, got 0 bytes",
         )
     ),
 )
@@ -208,7 +222,8 @@ def test_oom_is_never_claimed_without_a_counter_or_the_kernels_word() -> None:
 
 
 def test_what_we_did_ourselves_is_never_somebody_elses_fault() -> None:
-    named = {"hang": "hang", "memory": "memory-limit", "stop": "killed", "garbage": "unknown"}
+    named = {"hang": "hang", "straggler": "straggler", "memory": "memory-limit"}
+    named |= {"stop": "killed", "garbage": "unknown"}
     for death, finding in classified():
         if death.killed_by_us:
             assert finding.name == named[death.killed_by_us]
@@ -285,6 +300,9 @@ def test_a_command_is_ended_at_its_limit_and_a_trainer_before_it() -> None:
         ("peer missing", None, "rendezvous-failed"),
         ("peer missing", 11, "segfault"),
         ("peer gone", None, "peer-lost"),
+        ("store gone", None, "store-lost"),
+        ("no interface", None, "wrong-interface"),
+        ("clock", None, "clock-skew"),
         ("slurm", 15, "killed"),
         ("slurm", None, "killed"),
         ("slurm", 11, "segfault"),

@@ -34,9 +34,12 @@ _FACTS: Final = {
     "last-line": "a last line in stderr",
     "foreign-thread": "stacks in which no thread is the current one",
     "child-crashed": "stacks of a child process that crashed",
+    "others-silent": "another host that did not answer",
+    "others-gone": "another host that closed the connection",
 }
 _KILLED_BY_US: Final = {
     "hang": "`ttf` ended it: no sign of life",
+    "straggler": "`ttf` ended it: it was alive, but later than the others waited",
     "memory": "`ttf` ended it: its memory limit was reached or almost reached",
     "garbage": "`ttf` ended the process, because the answers of the process were invalid",
     "stop": "`ttf` ended it on request",

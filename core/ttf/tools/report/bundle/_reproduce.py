@@ -41,6 +41,12 @@ _NO_SCRIPT: Final[Mapping[str, str]] = {
     "disk-full": "to reproduce it, the disk must be equally full; see df -h.",
     "non-finite": "the cause is in the rows that the incident names, and a bundle contains no data.",
     "rendezvous-failed": "the cause is in the other processes of the training, or in their network.",
+    "network-partition": "the cause is in the network between the machines.",
+    "store-lost": "the cause is in the process with rank 0, or in its launcher.",
+    "wrong-interface": "the cause is in the network interfaces of this machine.",
+    "clock-skew": "the cause is in the clocks of the machines.",
+    "ranks-disagree": "the cause is a difference between the machines, which the incident names.",
+    "straggler": "the cause is in the load of one machine; see its stacks in the incident.",
     "peer-lost": "the cause is in another process of the training; see the incidents of all ranks.",
     "python-error": "the traceback in the incident shows the line; to reproduce it, the data is needed.",
 }
