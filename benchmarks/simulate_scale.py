@@ -70,7 +70,9 @@ def _long_runs(nodes: int, days: float, repeats: int, first: int) -> int:
         shown = f"{formula:.2%}" if judged or fleet.absent_s else ""
         ends = Counter(run.ended for run in runs)
         note = "" if ends == {"time": repeats} else f" ({dict(ends)})"
-        print(f"| {name}{note} | {deaths:.0f} | {starts:.0f} | {found:.2%} | {shown} | {took:.1f} |")
+        print(
+            f"| {name}{note} | {deaths:.0f} | {starts:.0f} | {found:.2%} | {shown} | {took:.1f} |"
+        )
     return missed
 
 

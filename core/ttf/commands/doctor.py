@@ -114,10 +114,7 @@ def command(
             hint=f"ttf doctor --python {quoted(python)}",
         )
     compared = _peers(peers, nodes, rendezvous, python, loaders)
-    if compared is not None:
-        checks = compared.checks(wanted)
-    else:
-        checks = _chosen(wanted, python, loaders)
+    checks = compared.checks(wanted) if compared is not None else _chosen(wanted, python, loaders)
     if list_checks:
         _list(checks, as_json, alone=not peers)
         return int(ExitCode.DONE)

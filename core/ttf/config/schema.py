@@ -10,7 +10,7 @@ type validates them in `ttf.config.resolve`.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -21,13 +21,11 @@ from ttf.config.declare import (
     CandidatesOrZero,
     Name,
     Section,
-    ShareBelowOne,
     Steps,
     StepsOrZero,
     Threads,
     Timeout,
     key,
-    within,
 )
 from ttf.config.evaluation_schema import CalibrateConfig, EvaluateConfig
 from ttf.config.loss_schema import LossConfig, NegativesConfig

@@ -45,13 +45,16 @@ def test_what_is_sent_is_what_the_world_of_gloo_sends(
     shards = (1 << (world - 1).bit_length()) << doublings
     width = 4 * -(-floats // world)
     part = 4 * max(
-        sum(len(range(*samples_of(shard, 5 * shards, shards))) for shard in shards_of(r, world, shards))
+        sum(
+            len(range(*samples_of(shard, 5 * shards, shards)))
+            for shard in shards_of(r, world, shards)
+        )
         for r in range(world)
     )
     counts = [len(nodes_of(shards_of(rank, world, shards))) for rank in range(world)]
-    messages = [
-        (a, b, counts[a] * width) for a in range(world) for b in range(world) if a != b
-    ] + [(a, (a + 1) % world, (world - 1) * width) for a in range(world) if world > 1]
+    messages = [(a, b, counts[a] * width) for a in range(world) for b in range(world) if a != b] + [
+        (a, (a + 1) % world, (world - 1) * width) for a in range(world) if world > 1
+    ]
     shape = Shape(nodes=nodes, ranks=ranks, shards=shards)
     sent = scale.summed(shape, floats)
     assert (sent.by_rank, sent.by_node) == _busiest(messages, shape)
@@ -243,8 +246,6 @@ def test_a_host_that_does_not_come_back_ends_the_patience_not_the_restarts() -> 
 
 
 def test_a_rank_that_is_too_slow_for_ever_ends_the_run() -> None:
-    fleet = Fleet(
-        nodes=4, stragglers_per_day=1000.0, straggler_s=1e9, slowdown=1000.0, step_s=1.0
-    )
+    fleet = Fleet(nodes=4, stragglers_per_day=1000.0, straggler_s=1e9, slowdown=1000.0, step_s=1.0)
     run = simulate(fleet, 0, until_s=30 * DAY_S)
     assert run.ended == "gave up" and not run.stuck

@@ -47,9 +47,7 @@ class Rates:
 
     def times(self, processes: int) -> Rates:
         """Of so many processes of one machine, which share its threads but not its disk."""
-        return replace(
-            self, training=self.training * processes, mining=self.mining * processes
-        )
+        return replace(self, training=self.training * processes, mining=self.mining * processes)
 
 
 def rates(plan: Plan, ceilings: Ceilings | None) -> Rates:

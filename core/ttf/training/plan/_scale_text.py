@@ -30,8 +30,10 @@ def rows(plan: ScalePlan) -> Iterator[Row]:
     yield (
         "= share of a step",
         f"{plan.exchange_share:.1%}",
-        f"a step computes {duration(plan.compute_s)}, and waits "
-        f"{duration(plan.straggling_s)} for the slowest rank; {plan.rates.source}",
+        (
+            f"a step computes {duration(plan.compute_s)}, and waits "
+            f"{duration(plan.straggling_s)} for the slowest rank; {plan.rates.source}"
+        ),
     )
     if plan.exchange_share > 0.05:
         yield (
@@ -52,8 +54,10 @@ def rows(plan: ScalePlan) -> Iterator[Row]:
     yield (
         "each costs",
         duration(plan.restart_s),
-        "until it is noticed at the latest (scale.exchange_timeout_s), and a restart; a host that "
-        "does not come back costs its absence as well",
+        (
+            "until it is noticed at the latest (scale.exchange_timeout_s), and a restart; a host that "
+            "does not come back costs its absence as well"
+        ),
     )
     yield (
         "best checkpoint interval",

@@ -96,9 +96,7 @@ def _time(plan: Plan) -> str:
 def _scale(plan: Plan) -> str:
     if plan.scale is None:
         return ""
-    return _table(
-        _scale_text.title(plan.scale), ("", "", ""), _scale_text.rows(plan.scale), "lrl"
-    )
+    return _table(_scale_text.title(plan.scale), ("", "", ""), _scale_text.rows(plan.scale), "lrl")
 
 
 def _verdict(plan: Plan) -> str:

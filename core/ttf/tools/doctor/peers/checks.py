@@ -26,11 +26,10 @@ class Peers:
     def checks(self, ids: Sequence[str]) -> list[Check]:
         """Those with these ids, or all. Raises UnknownName."""
         every = [
-            Check("peers-meeting", "do all nodes of the run find one another?", self._look_at_meeting),
-            *(
-                Check(name, title, partial(self._judged, judge))
-                for name, title, judge in _JUDGES
+            Check(
+                "peers-meeting", "do all nodes of the run find one another?", self._look_at_meeting
             ),
+            *(Check(name, title, partial(self._judged, judge)) for name, title, judge in _JUDGES),
         ]
         known = {check.id for check in every}
         for name in ids:

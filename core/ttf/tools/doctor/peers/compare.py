@@ -39,7 +39,9 @@ def judge_versions(found: Found) -> Verdict:
     problems = [
         f"{name}: {differing}"
         for name in names
-        if (differing := _differing(found, lambda node, name=name: node.libraries.get(name, "none")))
+        if (
+            differing := _differing(found, lambda node, name=name: node.libraries.get(name, "none"))
+        )
     ]
     if python := _differing(found, lambda node: node.python.rpartition(".")[0]):
         problems.insert(0, f"Python: {python}")
@@ -134,7 +136,9 @@ def judge_data(found: Found) -> Verdict:
         )
     keys = sorted({key for node in found.nodes for key in node.settings or ()})
     differing = [
-        key for key in keys if _differing(found, lambda node, key=key: (node.settings or {}).get(key, ""))
+        key
+        for key in keys
+        if _differing(found, lambda node, key=key: (node.settings or {}).get(key, ""))
     ]
     if differing:
         return fail(
@@ -162,7 +166,8 @@ def _judge_files(found: Found) -> Verdict:
                 f"{role} on {found.name(number)}: {file.bytes:,} bytes, {file.fingerprint}"
             )
         if differing := _differing(
-            found, lambda node, role=role: f"{node.data[role].bytes:,} B {node.data[role].fingerprint}"
+            found,
+            lambda node, role=role: f"{node.data[role].bytes:,} B {node.data[role].fingerprint}",
         ):
             return fail(
                 f"The file of {role} is not the same on all nodes: {differing}.",
@@ -190,7 +195,9 @@ def judge_clocks(found: Found) -> Verdict:
     text = f"The clocks are up to {apart:.1f} s apart"
     direction = "ahead of" if offsets[most] > 0 else "behind"
     text += f": {found.name(most)} is {abs(offsets[most]):.1f} s {direction} {found.name(0)}."
-    remedy = f"Set the clock of {found.nodes[most].host}, for example with chrony or systemd-timesyncd."
+    remedy = (
+        f"Set the clock of {found.nodes[most].host}, for example with chrony or systemd-timesyncd."
+    )
     if apart > CLOCKS_FAIL_S:
         return fail(f"{text} Times in logs and incidents would be wrong.", *evidence, remedy=remedy)
     if apart > CLOCKS_WARN_S:

@@ -147,6 +147,4 @@ def _file(uri: str) -> FileFacts:
     digest = hashlib.blake2b(digest_size=8)
     for name, file in sorted(seen.items()):
         digest.update(f"{name}:{file.size}:{file.fingerprint}\n".encode())
-    return FileFacts(
-        bytes=sum(file.size for file in seen.values()), fingerprint=digest.hexdigest()
-    )
+    return FileFacts(bytes=sum(file.size for file in seen.values()), fingerprint=digest.hexdigest())

@@ -88,7 +88,9 @@ def meet(exam: Examination, place: Rendezvous) -> Meeting:
 def _listen(place: Rendezvous) -> socket.socket | None:
     """None if the address is another host's, or another process of this host listens there. Raises
     OSError."""
-    family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+    family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[
+        0
+    ]
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
