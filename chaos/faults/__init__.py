@@ -15,6 +15,7 @@ from chaos.faults import (
     failpoints,
     foreign_deaths,
     hangs,
+    host_death,
     launchers,
     memory_governed,
     memory_limit,
@@ -30,6 +31,7 @@ from chaos.faults import (
 ALL: Final[tuple[Fault, ...]] = (
     trainer_death.FAULT,
     rank_death.FAULT,
+    host_death.FAULT,
     miner_death.FAULT,
     supervisor_death.FAULT,
     stops.FAULT,

@@ -25,7 +25,7 @@ _TRAINER = ("-m", "ttf.training.launch", "-1")
 # What a line of metrics.jsonl says about times and processes, and not about results.
 _OF_A_PROCESS = {
     "time", "seconds", "samples_per_s", "data_s", "compute_s", "exchange_s", "encode_s",
-    "build_s", "search_s", "cost_s", "reused",
+    "build_s", "search_s", "cost_s", "reused", "certificate_rate",
 }  # fmt: skip
 
 

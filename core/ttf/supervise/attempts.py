@@ -77,6 +77,12 @@ class Running(Protocol):
     def close(self) -> None: ...
 
 
+class Waiting(Protocol):
+    """Shows what is waited for, and for how many seconds; '' when it has come."""
+
+    def __call__(self, text: str, seconds: float = 0.0) -> None: ...
+
+
 class Team(Protocol):
     """The nodes of a run, as the supervisor of one of them sees them."""
 
@@ -86,8 +92,8 @@ class Team(Protocol):
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
         """Called once, with the folder claimed."""
 
-    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
-        """`waiting` gets what is waited for, again and again; '' when it has come."""
+    def show(self, waiting: Waiting, note: Callable[[str], None]) -> None:
+        """`waiting` gets what is waited for, again and again."""
 
     def wait(self, signals: Signals, seconds: float) -> None:
         """Waits before a trainer starts, until something happens."""
@@ -119,7 +125,7 @@ class Alone:
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
         self.run_id = run_id
 
-    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
+    def show(self, waiting: Waiting, note: Callable[[str], None]) -> None:
         pass
 
     def wait(self, signals: Signals, seconds: float) -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from ttf.text.numbers import duration
 from ttf.text.terminal import Part, line_of, painted, visible, wants_colour, wrapped
 
 if TYPE_CHECKING:
@@ -80,17 +81,18 @@ class Screen:
             return "\n".join(wrapped(text, width - 1, hang=indent))
         return text
 
-    def waiting(self, text: str) -> None:
-        """One line that renews itself while no trainer owns the screen; '' ends it. Where lines
-        cannot be renewed, its first words are said once."""
+    def waiting(self, text: str, seconds: float = 0.0) -> None:
+        """One line that renews itself while no trainer owns the screen, with how long it has been
+        waited; '' ends it. Where lines cannot be renewed, each text is said once."""
         if self._renews:
             width = _WIDTH
             if self._terminal and self.fd is not None:
                 with contextlib.suppress(OSError):
                     width = os.get_terminal_size(self.fd).columns
-            if text or self._waiting:
-                self._write(_CLEAR_LINE + visible(text)[: width - 1])
-        elif text and text.partition(":")[0] != self._waiting.partition(":")[0]:
+            line = f"{text} ({duration(seconds)})" if text else ""
+            if line or self._waiting:
+                self._write(_CLEAR_LINE + visible(line)[: width - 1])
+        elif text and text != self._waiting:
             self.note(text)
         self._waiting = text
 

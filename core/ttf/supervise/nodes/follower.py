@@ -16,7 +16,7 @@ from ttf.process.signals import Signals
 from ttf.rundir.rank_folders import add_documents, documents_of
 from ttf.rundir.request import History, TrainRequest
 from ttf.rundir.run_folder import RunFolder
-from ttf.supervise.attempts import Attempt, Running
+from ttf.supervise.attempts import Attempt, Running, Waiting
 from ttf.supervise.decide import decide
 from ttf.supervise.events import Died, Event, Spawn, Stop, now
 from ttf.supervise.nodes.addresses import parsed, resolved
@@ -58,7 +58,7 @@ class Follower:
         self._patience_s = scale.join_s
         self._folder: RunFolder | None = None
         self._signals: Signals | None = None
-        self._show: Callable[[str], None] = lambda _: None
+        self._show: Waiting = lambda text, seconds=0.0: None
         self._ready = False
         self._go: Go | None = None
         self._ending: bool | None = None
@@ -69,7 +69,7 @@ class Follower:
         self._attempts = 0
         self._failure: Told | None = None  # What ends the run, outside of an attempt.
 
-    def meet(self, show: Callable[[str], None]) -> None:
+    def meet(self, show: Waiting) -> None:
         """Waits until node 0 has said which node this is. Raises PeerLost and ConfigError."""
         self._show = show
         while not self._greeted:
@@ -83,7 +83,7 @@ class Follower:
 
     # --- a team -----------------------------------------------------------------------------
 
-    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
+    def show(self, waiting: Waiting, note: Callable[[str], None]) -> None:
         self._show = waiting
 
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
@@ -116,10 +116,10 @@ class Follower:
     def _look_at_the_clock(self) -> None:
         where = f"node 0 at {self._scale.rendezvous}"
         if self._line is not None and self._greeted:
-            self._show(f"This is node {self.node}, connected to node 0; it waits for the others")
+            self._show(f"This is node {self.node}. It waits until all nodes are ready.")
             return
         waited = now() - self._alone_since
-        self._show(f"Waiting for {where}: for {duration(waited)}{self._later}")
+        self._show(f"Waiting for {where}.{self._later}", waited)
         if waited > self._patience_s:
             raise PeerLost(
                 f"There was no answer of {where} for {duration(waited)}.{self._later}",

@@ -18,7 +18,7 @@ from ttf.process.signals import SIGNALS, Signals
 from ttf.rundir.rank_folders import add_documents, documents_of
 from ttf.rundir.request import History, TrainRequest
 from ttf.rundir.run_folder import RunFolder
-from ttf.supervise.attempts import Attempt, Running
+from ttf.supervise.attempts import Attempt, Running, Waiting
 from ttf.supervise.decide import decide
 from ttf.supervise.events import Died, Event, Signalled, Spawn, now
 from ttf.supervise.nodes import gathering
@@ -73,7 +73,7 @@ class Leader:
         self._folder: RunFolder | None = None
         self._resume = False
         self._signals: Signals | None = None
-        self._show: Callable[[str], None] = lambda _: None
+        self._show: Waiting = lambda text, seconds=0.0: None
         self._note: Callable[[str], None] = lambda _: None
         self._started: Attempt | None = None
         self._go_on: tuple[Spawn, History] | None = None
@@ -87,7 +87,7 @@ class Leader:
 
     # --- a team -----------------------------------------------------------------------------
 
-    def show(self, waiting: Callable[[str], None], note: Callable[[str], None]) -> None:
+    def show(self, waiting: Waiting, note: Callable[[str], None]) -> None:
         self._show, self._note = waiting, note
 
     def begins(self, folder: RunFolder, request: TrainRequest, run_id: str) -> None:
@@ -135,10 +135,8 @@ class Leader:
         if not missing:
             return
         names = ", ".join(self._name(node) for node in missing)
-        waited = duration(now() - self._state.since)
         self._show(
-            f"Node 0 waits for the other nodes of the run: {names}, for {waited} "
-            f"(--rendezvous {self._scale.rendezvous})"
+            f"Node 0 waits at {self._scale.rendezvous} for {names}.", now() - self._state.since
         )
 
     def _name(self, node: int) -> str:

@@ -84,6 +84,7 @@ def assert_equal(pair: Pair, undisturbed: dict[str, Any]) -> None:
     assert list(orphans(pair.several)) == []
 
 
+@wide
 def test_a_trainer_dies_on_the_other_host_and_both_name_it(
     several: Several, hosts: Hosts, tmp_path: Path, undisturbed: dict[str, Any]
 ) -> None:

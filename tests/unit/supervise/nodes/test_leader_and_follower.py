@@ -262,7 +262,6 @@ def test_a_node_too_many_waits_and_is_told_why(two: Callable[..., Two]) -> None:
     pair.come()
     pair.start()
     third = Follower(replace(pair.scale, node=1, join_s=0.5))
-    said: list[str] = []
 
     def tries() -> bool:
         third.step()
@@ -270,7 +269,6 @@ def test_a_node_too_many_waits_and_is_told_why(two: Callable[..., Two]) -> None:
             third._look_at_the_clock()
         return "The places of this run are taken now: node 1" in third._later
 
-    third.show(said.append, said.append)
     pair.until(tries)
     third.close()
 
@@ -287,8 +285,12 @@ def test_a_node_that_finds_no_node_0_says_where_it_looked(tmp_path: Path) -> Non
         port = probe.getsockname()[1]
     scale = Scale(nodes=2, rendezvous=f"127.0.0.1:{port}", node=1, join_s=0.3)
     said: list[str] = []
+
+    def show(text: str, seconds: float = 0.0) -> None:
+        said.append(text)
+
     with pytest.raises(PeerLost, match=f"no answer of node 0 at 127.0.0.1:{port}"):
-        Follower(scale).meet(said.append)
+        Follower(scale).meet(show)
     assert any("Waiting for node 0" in text for text in said)
 
 
