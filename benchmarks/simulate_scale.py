@@ -17,7 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.kit.simulated_nodes import DAY_S, Fleet, expected_goodput, harsh, simulate
+from tests.kit.simulated_fleet import DAY_S, Fleet, expected_goodput, harsh
+from tests.kit.simulated_nodes import simulate
 
 _LEAST = 0.99
 _CLOSE = 0.002

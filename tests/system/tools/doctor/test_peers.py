@@ -170,9 +170,7 @@ def test_other_data_and_another_instruction_set_are_found(
 
 
 @wide
-def test_a_slow_link_is_measured(
-    hosts: Hosts, run_toml: WriteToml, tmp_path: Path
-) -> None:
+def test_a_slow_link_is_measured(hosts: Hosts, run_toml: WriteToml, tmp_path: Path) -> None:
     file = run_toml(scale="join_s = 60")
     for host in (hosts.a, hosts.b):
         _tc(host, "qdisc", "add", "dev", host.device, "root", "tbf", "rate", "100mbit", "burst",
