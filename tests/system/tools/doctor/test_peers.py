@@ -17,6 +17,9 @@ from tests.kit.fixtures.doctor import WriteToml
 from tests.kit.hosts import Host, Hosts, missing, two_hosts
 from tests.kit.widely import wide
 
+from ttf.tools.doctor.peers.checks import Peers
+from ttf.tools.doctor.peers.meet import Rendezvous
+
 PORT = 29400
 # For the packet filter: drops TCP packets that open a connection; answers pass.
 NO_NEW_CONNECTIONS = (
@@ -194,6 +197,13 @@ def test_three_nodes_of_one_machine_pass(run_toml: WriteToml, tmp_path: Path) ->
     assert all(document["nodes"] == documents[0]["nodes"] for document in documents)
     assert "6 connections work" in _checks(documents[0])["peers-links"]["detail"]
     assert not list((tmp_path / "home").rglob("network.json"))  # that was no network
+
+
+def test_every_check_of_several_nodes_has_its_section_in_the_document() -> None:
+    page = Path(__file__).parents[4].joinpath("docs/doctor.md").read_text()
+    headings = {line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")}
+    checks = Peers(Rendezvous.of(2, "host:1")).checks([])
+    assert {check.id for check in checks} <= headings
 
 
 def test_what_peers_needs_is_said(invoke: Invoke) -> None:
