@@ -186,7 +186,7 @@ def test_a_slow_link_is_measured(hosts: Hosts, run_toml: WriteToml, tmp_path: Pa
 @wide
 def test_three_nodes_of_one_machine_pass(run_toml: WriteToml, tmp_path: Path) -> None:
     file = run_toml(scale="join_s = 60")
-    argv = [sys.executable, "-m", "ttf", "doctor", file, "--peers", "--nodes", "3",
+    argv = [sys.executable, "-m", "ttf", "doctor", str(file), "--peers", "--nodes", "3",
             "--rendezvous", f"127.0.0.1:{PORT + 1}", "--json"]  # fmt: skip
     environment = os.environ | {"TTF_HOME": str(tmp_path / "home")}
     processes = [
