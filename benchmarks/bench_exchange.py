@@ -4,6 +4,7 @@
     python benchmarks/bench_exchange.py --mbit 100,1000     as root: two hosts and a cable of that rate
 
 Ranks only exchange: nothing is computed. Without --mbit all of them are on the loopback interface.
+With it, the plan gets what `ttf doctor --peers` would measure between the two hosts.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.kit.hosts import Hosts, missing
+from tests.kit.hosts import Host, Hosts, missing
 
-from ttf.machine.network import ASSUMED_LATENCY_MS
+from ttf.tools.doctor.peers.links import Answering, look_at
 from ttf.training.plan._rates import LOCAL
 from ttf.training.plan.scale import Link, Shape, exchange_s, summed
 
 _PORT = 29500
+_TOKEN = "of this benchmark"
 
 
 def rank(
@@ -73,12 +75,40 @@ def _measured(shape: Shape, args: argparse.Namespace, hosts: Hosts | None) -> fl
     return float(max(statistics.median(took) for took in found))
 
 
-def _row(shape: Shape, args: argparse.Namespace, mbit: int, hosts: Hosts | None) -> None:
+def answer(address: str) -> None:
+    """In a process of the second host: answers until its parent closes the pipe."""
+    answering = Answering(address)
+    answering.token, answering.node = _TOKEN, 1
+    print(answering.port, flush=True)
+    sys.stdin.read()
+
+
+def ask(address: str, port: str) -> None:
+    print(json.dumps(look_at((address, int(port)), "", _TOKEN, 1, transfer=True)), flush=True)
+
+
+def _link(hosts: Hosts) -> Link:
+    def start(host: Host, *words: str) -> subprocess.Popen[str]:
+        argv = [*host.prefix, sys.executable, __file__, *words]
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    with start(hosts.b, "--as-answer", hosts.b.address) as answering:
+        assert answering.stdout is not None
+        port = answering.stdout.readline().strip()
+        found = json.loads(start(hosts.a, "--as-ask", hosts.b.address, port).communicate()[0])
+        answering.communicate()
+    return Link(bytes_per_s=found["bytes_per_s"], latency_s=found["rtt_s"] / 2)
+
+
+def _row(
+    shape: Shape, args: argparse.Namespace, mbit: int, hosts: Hosts | None, network: Link
+) -> None:
     sent = summed(shape, args.floats)
-    network = Link(bytes_per_s=max(mbit, 1) * 1e6 / 8, latency_s=ASSUMED_LATENCY_MS / 1e3)
     planned = exchange_s(shape, sent, network, LOCAL)
     measured = _measured(shape, args, hosts)
-    where = f"{mbit:,} Mb/s" if hosts else "loopback"
+    where = "loopback"
+    if hosts is not None:
+        where = f"{mbit:,} Mb/s, as measured {network.bytes_per_s * 8 / 1e6:,.0f}"
     print(
         f"| {where} | {shape.nodes} x {shape.ranks} | {sent.by_rank / 1e6:.1f} MB | "
         f"{planned * 1e3:.0f} ms | {measured * 1e3:.0f} ms | {measured / planned:.2f} |",
@@ -90,7 +120,7 @@ def _limited(hosts: Hosts, mbit: int) -> None:
     for host in (hosts.a, hosts.b):
         subprocess.run(
             ["tc", "-n", host.space, "qdisc", "replace", "dev", host.device, "root", "tbf", "rate",
-             f"{mbit}mbit", "burst", "256kb", "latency", "200ms"],
+             f"{mbit}mbit", "burst", "128kb", "latency", "10ms"],
             check=True,
         )  # fmt: skip
 
@@ -102,8 +132,15 @@ def main() -> int:
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--mbit", default="")
-    parser.add_argument("--as-rank", nargs="*", help=argparse.SUPPRESS)
+    for name in ("--as-rank", "--as-answer", "--as-ask"):
+        parser.add_argument(name, nargs="*", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.as_answer or args.as_ask:
+        if args.as_answer:
+            answer(*args.as_answer)
+        else:
+            ask(*args.as_ask)
+        return 0
     if args.as_rank:
         number, size, local, store, *rest = args.as_rank
         rank(int(number), int(size), int(local), store, *map(int, rest))
@@ -118,11 +155,12 @@ def main() -> int:
         for mbit in map(int, filter(None, args.mbit.split(","))):
             assert hosts is not None
             _limited(hosts, mbit)
+            network = _link(hosts)
             for count in ranks:
-                _row(Shape(nodes=2, ranks=count, shards=args.shards), args, mbit, hosts)
+                _row(Shape(nodes=2, ranks=count, shards=args.shards), args, mbit, hosts, network)
         if hosts is None:
             for count in ranks:
-                _row(Shape(ranks=count, shards=args.shards), args, 0, None)
+                _row(Shape(ranks=count, shards=args.shards), args, 0, None, LOCAL)
     return 0
 
 

@@ -57,8 +57,9 @@ def _long_runs(nodes: int, days: float, repeats: int, first: int) -> int:
     missed = 0
     for name, fleet, judged in rows:
         began = time.process_time()
-        runs = [simulate(fleet, first + n, until_s=days * DAY_S) for n in range(repeats)]
-        took = (time.process_time() - began) / repeats
+        seeds = range(first, first + (repeats if judged else 1))
+        runs = [simulate(fleet, seed, until_s=days * DAY_S) for seed in seeds]
+        took = (time.process_time() - began) / len(runs)
         found = statistics.mean(run.goodput for run in runs)
         formula = expected_goodput(fleet)
         good = found >= _LEAST and abs(found - formula) <= _CLOSE and not any(r.stuck for r in runs)
@@ -70,7 +71,7 @@ def _long_runs(nodes: int, days: float, repeats: int, first: int) -> int:
         # The formula is about deaths alone.
         shown = f"{formula:.2%}" if judged or fleet.absent_s else ""
         ends = Counter(run.ended for run in runs)
-        note = "" if ends == {"time": repeats} else f" ({dict(ends)})"
+        note = "" if ends == {"time": len(runs)} else f" ({dict(ends)})"
         print(
             f"| {name}{note} | {deaths:.0f} | {starts:.0f} | {found:.2%} | {shown} | {took:.1f} |"
         )

@@ -27,7 +27,7 @@ class _Simulation(Run):
 
     def run(self) -> Outcome:
         while not self._ended:
-            wakes = wake_at(self._state)
+            wakes = None if self._mode == "down" else wake_at(self._state)
             self._due["wake"] = NEVER if wakes is None else max(wakes, self._now)
             name = min(self._due, key=self._due.__getitem__)
             if self._due[name] == NEVER:

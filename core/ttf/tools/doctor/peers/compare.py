@@ -7,7 +7,7 @@ from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.machine.interfaces import is_loopback
-from ttf.text.numbers import duration
+from ttf.text.numbers import duration, fine_duration
 from ttf.tools.doctor.check import fail, ok, warn
 from ttf.tools.doctor.peers.facts import Facts
 from ttf.tools.doctor.peers.found import Found, Link
@@ -177,7 +177,7 @@ def _judge_files(found: Found) -> Verdict:
 
 def judge_clocks(found: Found) -> Verdict:
     evidence = [
-        f"{found.name(n)}: {skew.offset_s:+.3f} s, known to {duration(skew.error_s)}"
+        f"{found.name(n)}: {skew.offset_s:+.3f} s, known to {fine_duration(skew.error_s)}"
         for n, skew in enumerate(found.clocks)
     ]
     offsets = [skew.offset_s for skew in found.clocks]
