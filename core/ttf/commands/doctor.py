@@ -132,7 +132,11 @@ def command(
         show()
         alone = not (wanted or loaders or peers)
         show(report.last_line(results, all_made=alone))
-        if python is None and not loaders and not peers:
+        if compared is not None:
+            if run_toml is not None and report.exit_code(results) == ExitCode.DONE:
+                where = f"--nodes {nodes} --rendezvous {quoted(str(rendezvous))}"
+                next_command(f"ttf train {quoted(run_toml)} {where}   (on every node)")
+        elif python is None and not loaders:
             _what_next(results, run_toml)
     return int(report.exit_code(results))
 

@@ -86,7 +86,9 @@ def command(
     training has its own process: after a crash, ttf explains the crash and restarts the training
     from the last checkpoint.
     """
-    scale = scale_of(*options.given_scale(flags), supervised=not in_process)
+    asked = options.given_scale(flags)
+    # A plan needs no place to meet.
+    scale = scale_of(*asked, supervised=not in_process) if not plan or others else None
     given = configuration.given(flags)
     if resume is not None:
         beside: dict[str, Any] = {
@@ -116,9 +118,15 @@ def command(
         from ttf.config.resolve import resolve
         from ttf.training.launch import plan_resolved
 
-        predicted = plan_resolved(resolve(run_toml, sets, given, safe=safe))
+        nodes, ranks, rendezvous, _ = asked
+        resolved = resolve(run_toml, sets, given, safe=safe)
+        predicted = plan_resolved(resolved, nodes=nodes, ranks=ranks)
         show_result(predicted.to_json(), predicted.text(), as_json)
-        if predicted.fits:
+        if predicted.fits and (predicted.scale is None or predicted.scale.fits):
+            if nodes > 1:
+                given |= {"--nodes": nodes, "--rendezvous": rendezvous or "HOST:PORT"}
+            if ranks > 1:
+                given |= {"--ranks": ranks}
             next_command(_command_line(run_toml, out, sets, given, safe=safe))
         return
     from ttf import api

@@ -27,6 +27,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
+def fine_duration(seconds: float) -> str:
+    """Like `duration`, with digits below 10 ms.
+
+    >>> [fine_duration(s) for s in (0.000324, 0.0056, 0.021, 3.21)]
+    ['0.32 ms', '5.6 ms', '21 ms', '3.2 s']
+    """
+    return f"{seconds * 1000:.2g} ms" if seconds < 0.01 else duration(seconds)
+
+
 def clock(seconds: float) -> str:
     """A time left with a stable width: 0:42, 12:05, 1:02:05."""
     return duration(max(60.0, seconds)) if seconds >= 60 else f"0:{int(seconds):02d}"

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, cast
 
-import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from ttf.errors import ConfigError, PeerLost
+from ttf.machine.interfaces import interface_towards
 from ttf.process import messages
 from ttf.rundir.world_place import WorldPlace
 from ttf.world.tree import Fold, Node, nodes_of, shards_of
@@ -188,16 +187,3 @@ def _document(data: bytes, rank: int) -> Mapping[str, Any]:
     if len(found) != 1:
         raise PeerLost(f"What rank {rank} said is not whole.")
     return found[0]
-
-
-def interface_towards(host: str, port: int) -> str:
-    """The network interface that reaches a host: gloo takes a name, and without one what the host's
-    name resolves to, often the loopback."""
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect(address)  # of a datagram: nothing is sent
-        own = str(probe.getsockname()[0]).partition("%")[0]
-    for name, addresses in psutil.net_if_addrs().items():
-        if any(each.address.partition("%")[0] == own for each in addresses):
-            return str(name)
-    return ""

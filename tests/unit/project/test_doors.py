@@ -78,6 +78,7 @@ OUTSIDE = {
     "tools/bisect/runs.py": MESSAGE,
     "tools/bisect/study.py": "removes an empty folder",
     "tools/doctor/foreign.py": OWN,
+    "tools/doctor/peers/facts.py": SYSTEM,
     "tools/doctor/openmp.py": SYSTEM,
     "tools/doctor/run_tasks.py": MESSAGE,
     "tools/doctor/trial.py": OWN,

@@ -115,12 +115,10 @@ def exchange(summary: Mapping[str, Any]) -> str:
     found = summary.get("exchange")
     if not isinstance(found, Mapping) or "seconds" not in found:
         return ""
-    text = (
-        f"{_text.duration(found['seconds'])} in a step, {found.get('share', 0.0):.1%} of the time"
-    )
+    text = f"{_text.fine_duration(found['seconds'])} in a step, {found.get('share', 0.0):.1%} of the time"
     if "planned_seconds" not in found:
         return text
-    planned = _text.duration(found["planned_seconds"])
+    planned = _text.fine_duration(found["planned_seconds"])
     return f"{text}; planned were {planned}, {found.get('planned_share', 0.0):.1%}"
 
 

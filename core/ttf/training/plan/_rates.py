@@ -91,11 +91,11 @@ def _figure(ceilings: Ceilings | None, table: str, name: str) -> float:
 def network(config: ScaleConfig, kept: MeasuredNetwork | None) -> Link:
     """What is configured, else what was measured, else an assumption; `source` says which."""
     gbit, gbit_from = _chosen(
-        config.network_gbit, kept and kept.gbit, ASSUMED_GBIT, "scale.network_gbit"
+        config.network_gbit, None if kept is None else kept.gbit, ASSUMED_GBIT, "scale.network_gbit"
     )
     latency, latency_from = _chosen(
         config.network_latency_ms,
-        kept and kept.latency_ms,
+        None if kept is None else kept.latency_ms,
         ASSUMED_LATENCY_MS,
         "scale.network_latency_ms",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ttf.text.numbers import duration, size
+from ttf.text.numbers import duration, fine_duration, size
 
 if TYPE_CHECKING:
     from ttf.training.plan.scaled import ScalePlan
@@ -24,15 +24,15 @@ def rows(plan: ScalePlan) -> Iterator[Row]:
     """(name, figure, why)"""
     yield (
         "exchange of a step",
-        duration(plan.exchange_s),
+        fine_duration(plan.exchange_s),
         f"{size(plan.exchange_bytes)} of each rank; network: {plan.network.source}",
     )
     yield (
         "= share of a step",
         f"{plan.exchange_share:.1%}",
         (
-            f"a step computes {duration(plan.compute_s)}, and waits "
-            f"{duration(plan.straggling_s)} for the slowest rank; {plan.rates.source}"
+            f"a step computes {fine_duration(plan.compute_s)}, and waits "
+            f"{fine_duration(plan.straggling_s)} for the slowest rank; {plan.rates.source}"
         ),
     )
     if plan.exchange_share > 0.05:

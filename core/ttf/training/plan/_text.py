@@ -102,6 +102,13 @@ def _scale(plan: Plan) -> str:
 def _verdict(plan: Plan) -> str:
     peak, limit = plan.peak_anon_bytes, plan.limit
     what = f"{size(peak)} predicted during {plan.peak_phase}, the limit is {size(limit.bytes)}"
+    if plan.fits and plan.scale is not None and not plan.scale.fits:
+        held = size(plan.scale.node_anon_bytes)
+        return _wrapped(
+            f"Perhaps does NOT fit: the {plan.scale.shape.ranks} ranks of a node hold up to {held}, the "
+            f"limit is {size(limit.bytes)} ({limit.source}). Use fewer ranks, or lower the options "
+            "above."
+        )
     if plan.fits:
         return _wrapped(f"Fits: {what} ({limit.source}).")
     return "\n".join([_wrapped(f"Does NOT fit: {what} ({limit.source})."), *_advice(plan)])

@@ -204,8 +204,8 @@ def mined(work: Round, nodes: int, node: Node, network: Link, *, first: bool) ->
     reading = times * read / node.disk_bytes_per_s
     # Everybody gets the whole table; with divided rows the queries before, and parts of it twice.
     answers = ENTRY * work.queries * work.entries
-    sent = (answers * 2 + FLOAT * work.queries * work.dim) if by_rows else answers
-    sent *= (nodes - 1) / nodes
+    told = answers * 2 + FLOAT * work.queries * work.dim if by_rows else answers
+    sent = told * (nodes - 1) / nodes
     moving = sent / network.bytes_per_s
     return Mined(
         seconds=max(computing, reading) + moving, sent=sent, by_rows=by_rows, passes=passes

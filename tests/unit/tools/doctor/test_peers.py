@@ -362,6 +362,7 @@ def test_a_message_has_a_largest_size(stack: ExitStack) -> None:
 def test_facts_of_another_shape_are_refused() -> None:
     values: dict[str, Any] = A.to_json()
     assert Facts.from_json(json.loads(json.dumps(values))) == A
+    wrong: Any
     for wrong in ({**values, "threads": "8"}, {**values, "more": 1}, {"host": "red"}, None, []):
         with pytest.raises((TypeError, LookupError, ValueError)):
             Facts.from_json(wrong)

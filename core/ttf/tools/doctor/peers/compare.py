@@ -7,7 +7,7 @@ from typing import Final
 
 from ttf.hookspecs import Verdict
 from ttf.machine.interfaces import is_loopback
-from ttf.text.numbers import duration
+from ttf.text.numbers import duration, fine_duration
 from ttf.tools.doctor.check import fail, ok, warn
 from ttf.tools.doctor.peers.facts import Facts
 from ttf.tools.doctor.peers.found import Found, Link
@@ -37,11 +37,7 @@ def judge_versions(found: Found) -> Verdict:
             )
     names = sorted({name for node in found.nodes for name in node.libraries})
     problems = [
-        f"{name}: {differing}"
-        for name in names
-        if (
-            differing := _differing(found, lambda node, name=name: node.libraries.get(name, "none"))
-        )
+        f"{name}: {differing}" for name in names if (differing := _differing(found, _library(name)))
     ]
     if python := _differing(found, lambda node: node.python.rpartition(".")[0]):
         problems.insert(0, f"Python: {python}")
@@ -100,7 +96,7 @@ def judge_numbers(found: Found) -> Verdict:
     bits = [
         f"{name}: {differing}"
         for name in sorted({name for node in found.nodes for name in node.bits})
-        if (differing := _differing(found, lambda node, name=name: node.bits.get(name, "none")))
+        if (differing := _differing(found, _bits(name)))
     ]
     evidence += [f"results of fixed calculations, {line}" for line in bits]
     if bits and not problems:
@@ -135,11 +131,7 @@ def judge_data(found: Found) -> Verdict:
             remedy="Give every node the same file: ttf doctor RUN.toml --peers ...",
         )
     keys = sorted({key for node in found.nodes for key in node.settings or ()})
-    differing = [
-        key
-        for key in keys
-        if _differing(found, lambda node, key=key: (node.settings or {}).get(key, ""))
-    ]
+    differing = [key for key in keys if _differing(found, _setting(key))]
     if differing:
         return fail(
             f"The configurations differ in {', '.join(differing[:8])}"
@@ -167,7 +159,7 @@ def _judge_files(found: Found) -> Verdict:
             )
         if differing := _differing(
             found,
-            lambda node, role=role: f"{node.data[role].bytes:,} B {node.data[role].fingerprint}",
+            _content(role),
         ):
             return fail(
                 f"The file of {role} is not the same on all nodes: {differing}.",
@@ -185,7 +177,7 @@ def _judge_files(found: Found) -> Verdict:
 
 def judge_clocks(found: Found) -> Verdict:
     evidence = [
-        f"{found.name(n)}: {skew.offset_s:+.3f} s, known to {duration(skew.error_s)}"
+        f"{found.name(n)}: {skew.offset_s:+.3f} s, known to {fine_duration(skew.error_s)}"
         for n, skew in enumerate(found.clocks)
     ]
     offsets = [skew.offset_s for skew in found.clocks]
@@ -282,6 +274,25 @@ def _link_line(found: Found, link: Link) -> str:
         return f"{names}: {link.error}"
     rate = "" if link.bytes_per_s is None else f", {link.bytes_per_s * 8 / 1e9:.3g} Gb/s"
     return f"{names}: round trip {(link.rtt_s or 0.0) * 1e3:.3g} ms{rate}"
+
+
+# --- what is compared ---------------------------------------------------------------------------------
+
+
+def _library(name: str) -> Callable[[Facts], str]:
+    return lambda node: node.libraries.get(name, "none")
+
+
+def _bits(name: str) -> Callable[[Facts], str]:
+    return lambda node: node.bits.get(name, "none")
+
+
+def _setting(key: str) -> Callable[[Facts], str]:
+    return lambda node: (node.settings or {}).get(key, "")
+
+
+def _content(role: str) -> Callable[[Facts], str]:
+    return lambda node: f"{node.data[role].bytes:,} B {node.data[role].fingerprint}"
 
 
 # --- words ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ttf.tools.doctor.peers import clock
@@ -183,7 +184,7 @@ def _compared(
     """Raises LineLost."""
     say("peers: compares the clocks")
     clocks = [Skew(offset_s=0.0, error_s=0.0)]
-    clocks += [clock.measured(lambda line=guest.line: _clock_of(line)) for guest in guests]
+    clocks += [clock.measured(partial(_clock_of, guest.line)) for guest in guests]
     nodes = [
         {"address": facts.address, "port": port}
         for facts, port in [(own, answering.port), *((g.facts, g.port) for g in guests)]

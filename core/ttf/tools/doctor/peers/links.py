@@ -1,7 +1,7 @@
 """Connections between two nodes as the processes of a run make them: on fresh ports, both ways.
 
 A thread of each node answers; the main thread asks. Only who knows the token of this meeting is
-answered.
+answered. Bandwidth is measured in both directions at once: so the exchange of a step uses it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,11 @@ class Answering:
     def _do(self, line: Line, asked: dict[str, Any]) -> None:
         count = asked.get("bytes")
         if isinstance(count, int) and 0 < count <= _MOST_BYTES:
-            line.connection.settimeout(_ANSWER_S)
             line.send({"ready": count})
-            _read_away(line.connection, count)
+            line.connection.settimeout(_ANSWER_S)
+            # Its first byte comes after it has read our message: so it takes no byte of ours for one.
+            line.connection.recv(1, socket.MSG_PEEK)
+            _both_ways(line.connection, count)
             line.send({"got": count})
         else:
             line.send({"echo": True})
@@ -68,6 +70,26 @@ class Answering:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+def _both_ways(connection: socket.socket, count: int) -> None:
+    """Sends so many bytes, and reads as many. Raises LineLost and OSError."""
+    failures: list[OSError] = []
+
+    def send() -> None:
+        block = bytes(_BLOCK)
+        try:
+            for start in range(0, count, _BLOCK):
+                connection.sendall(block[: min(_BLOCK, count - start)])
+        except OSError as error:
+            failures.append(error)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    _read_away(connection, count)
+    sender.join()
+    if failures:
+        raise failures[0]
 
 
 def _read_away(connection: socket.socket, count: int) -> None:
@@ -121,12 +143,10 @@ def _bandwidth(line: Line, rtt_s: float) -> float:
 
 
 def _transfer_s(line: Line, count: int) -> float:
-    block = bytes(_BLOCK)
     began = time.perf_counter()
     try:
         line.connection.settimeout(_ANSWER_S)
-        for start in range(0, count, _BLOCK):
-            line.connection.sendall(block[: min(_BLOCK, count - start)])
+        _both_ways(line.connection, count)
     except OSError as error:
         raise LineLost(error.strerror or str(error)) from error
     line.receive(_ANSWER_S)

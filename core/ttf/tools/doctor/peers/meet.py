@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ttf.errors import ConfigError
+from ttf.supervise.nodes.addresses import joined, parsed
 from ttf.text.numbers import DATE, moment
 from ttf.tools.doctor.context import Examination
 from ttf.tools.doctor.peers.facts import gather
 from ttf.tools.doctor.peers.found import Found, Meeting, NotMet
-from ttf.tools.doctor.peers.host_node import host
+from ttf.tools.doctor.peers.host_node import host as host_meeting
 from ttf.tools.doctor.peers.links import Answering
 from ttf.tools.doctor.peers.others import join
 
@@ -33,25 +34,18 @@ class Rendezvous:
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined(self.host, self.port)
 
     @classmethod
     def of(cls, nodes: int, rendezvous: str) -> Rendezvous:
         """Raises ConfigError."""
-        name, _, port = rendezvous.rpartition(":")
-        name = name.removeprefix("[").removesuffix("]")
-        if not name or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError(
-                f"--rendezvous {rendezvous!r} is not HOST:PORT.",
-                hint="Use the name or address of node 0 and a free port, for example "
-                "--rendezvous node0:29400",
-            )
+        host, port = parsed(rendezvous)
         if not 2 <= nodes <= MOST_NODES:
             raise ConfigError(
                 f"--peers compares 2 to {MOST_NODES} nodes, not {nodes}.",
                 hint="--nodes is the number of hosts of the run, this one included.",
             )
-        return cls(nodes=nodes, host=name, port=int(port))
+        return cls(nodes=nodes, host=host, port=port)
 
 
 def meet(exam: Examination, place: Rendezvous) -> Meeting:
@@ -74,7 +68,7 @@ def meet(exam: Examination, place: Rendezvous) -> Meeting:
             )
         if listening is None:
             return join((place.host, place.port), own, answering, wait_s=wait_s, say=exam.say)
-        return host(
+        return host_meeting(
             listening,
             own,
             answering,
