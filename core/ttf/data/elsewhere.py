@@ -18,11 +18,14 @@ def fetch_as(store: Store, how: Fetching | None) -> None:
         store.fetch_as(how)
 
 
-def fetch_all(sources: Iterable[VectorSource]) -> None:
-    """Returns when every row can be read from a mapped file. Raises StorageError and BadData."""
+def fetch_all(sources: Iterable[VectorSource]) -> Iterator[int]:
+    """Afterwards every row can be read from a mapped file. Yields the bytes that were missing of each
+    array. Raises StorageError and BadData."""
     for source in _stored(sources):
         if isinstance(source, FetchesRows):
+            missing = source.missing_bytes
             source.fetch()
+            yield missing
 
 
 def bytes_to_fetch(sources: Iterable[VectorSource]) -> int:

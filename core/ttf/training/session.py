@@ -37,7 +37,7 @@ from ttf.text.progress import Reporter
 from ttf.training.auto_settings import Decided
 from ttf.training.documents import Documents
 from ttf.training.evaluation import evaluate
-from ttf.training.fetching import bring_here, fetching
+from ttf.training.fetching import Fetch
 from ttf.training.loss.whole_bank import FullBank
 from ttf.training.memory.start import decide_within, shares
 from ttf.training.memory_bank import MemoryBank
@@ -165,7 +165,7 @@ def open_session(
     world = world or World(resolved.config.train.shards)
     policy.start()
     given = resolved.config.data
-    how = fetching(given, reporter, link)
+    fetch = Fetch(given, reporter, link)
     with (
         folder.writing(),
         link.stop,
@@ -173,10 +173,10 @@ def open_session(
             given,
             seed=resolved.config.train.seed,
             teacher=resolved.config.loss.teacher > 0,
-            fetching=how,
+            fetching=fetch.how,
         ) as data,
     ):
-        bring_here(data)
+        fetch.bring_here(data)
         memory = run_limit(resolved.config.memory.limit)
         fitted = decide_within(resolved, data, policy, memory)
         alike = as_rank_0_settled(resolved, fitted.decided.resolved, world, link.flight.beat)

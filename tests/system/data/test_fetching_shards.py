@@ -133,6 +133,18 @@ def test_a_stop_ends_the_fetch(server: ObjectServer, shards: list[Shard]) -> Non
         bring(server, shards, Fetching(check=check))
 
 
+def test_a_long_fetch_says_how_much_is_left(
+    server: ObjectServer, shards: list[Shard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ttf.data.shards.bring._SAY_EVERY_S", 0.0)
+    server.fail("3.bin", "slow")
+    server.slow_s = 0.4
+    said: list[str] = []
+    bring(server, shards, Fetching(say=said.append)).close()
+    assert any("180 kB of 240 kB, " in line and "left." in line for line in said), said
+    assert said[-1].startswith("Fetching 4 shards: 240 kB of 240 kB in ")
+
+
 # --- several processes ----------------------------------------------------------------------------
 
 
