@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,40 @@ def test_it_is_the_divergence_of_torch_with_its_gradients(share: float, heat: fl
         found.append([mixed_B.detach(), q_BD.grad, docs_KD.grad, scale.grad, loss_B.grad])
     for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture
+def their_losses(monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name in ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"):  # set by what it imports
+        monkeypatch.setenv(name, os.environ.get(name, "FALSE"))
+    return pytest.importorskip("sentence_transformers.losses")
+
+
+def test_it_is_the_loss_of_sentence_transformers(their_losses: Any) -> None:
+    rng = np.random.default_rng(4)
+    q_BD, docs_KD = (torch.from_numpy(rng.standard_normal((n, 8))) for n in (12, 30))
+    rows = np.stack([rng.permutation(30)[:4] for _ in range(12)])
+    scores = rng.normal(0, 3, (12, 4)).astype(np.float32)
+    heat = 2.0
+    parts = [q_BD, *(docs_KD[torch.from_numpy(column)] for column in rows.T)]
+    theirs = their_losses.DistillKLDivLoss(None, temperature=heat)
+    wanted = theirs.compute_loss_from_embeddings(parts, torch.from_numpy(scores).double())
+    head = StepHead(
+        step=0,
+        rows=np.arange(12),
+        known=rows[:, :1],
+        targets=rows[:, 0],
+        doc_ids=np.arange(30),
+        docs=np.empty((0, 0), np.float32),
+        num_mined=0,
+        taught=Taught(documents_SC=rows, scores_SC=scores),
+    )
+    loss = LossConfig(teacher=1.0, teacher_temperature=heat)
+    goals = goals_of(head, loss, torch.device("cpu"))
+    assert goals is not None
+    scale = torch.tensor(1 / heat, dtype=torch.float64)
+    found = goals.mixed(torch.zeros(12).double(), q_BD, docs_KD, scale, 0, 12).mean()
+    assert float(found) * heat**2 == pytest.approx(float(wanted), rel=1e-6)
 
 
 def test_a_student_that_scores_as_its_teacher_has_no_loss(data: Dataset) -> None:
