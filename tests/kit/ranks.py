@@ -93,9 +93,11 @@ def train_ranks(
     timeout_s: float = 30,
     kill: tuple[int, int] | None = None,
     nodes: Sequence[int] = (),
+    failpoint: tuple[int, str] = (-1, ""),
 ) -> list[Ended]:
     """Starts the ranks of an attempt and waits until all have ended. `kill`: a rank, and the step
-    that it has done when it is killed. `nodes`: how many ranks each host has, if there are several."""
+    that it has done when it is killed. `nodes`: how many ranks each host has, if there are several.
+    `failpoint`: of one rank."""
     nodes = nodes or (ranks,)
     assert sum(nodes) == ranks
     places = [(at, count) for count in nodes for at in range(count)]
@@ -121,7 +123,8 @@ def train_ranks(
         request = TrainRequest(
             run_dir=str(path), resume=resume, flags={} if resume else flags, world=world
         )
-        child = Child(_TRAINER)
+        fault = {"TTF_FAILPOINT": failpoint[1]} if rank == failpoint[0] else None
+        child = Child(_TRAINER, environment=fault)
         children.append((child, Conversation(child, {"request": asdict(request)})))
     return _ends(children, folders, kill)
 
