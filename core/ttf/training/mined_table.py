@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.run_limit import run_limit
+from ttf.machine.processor import usable_threads
 from ttf.mining.choose import EXACT, deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import CandidateTable, taken_over
@@ -259,7 +260,8 @@ class TableMaker:
         assert isinstance(budget, int)
         threads = session.policy.threads
         if miner == EXACT:  # Its scores do not depend on them; the others of the node wait.
-            threads *= session.world.place.local_size
+            of_node = threads * session.world.place.local_size
+            threads = max(threads, min(of_node, usable_threads()))
         below = settings.candidates != "nearest" and not (by_rows and self._nearest_first)
         fallback = [MinerChoice(name=n, options=settings.options_of(n)) for n in settings.fallback]
 
