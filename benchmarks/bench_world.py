@@ -47,15 +47,15 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
     from ttf.mining.scan.certified_top_k import Scan
     from ttf.mining.scan.merged_parts import best_of, keys_of, merged
     from ttf.mining.scan.scan_counters import ScanTally
-    from ttf.training.shares import Shares
+    from ttf.training.team import Team
     from ttf.world.gloo import join
 
     rng = np.random.default_rng(0)
     bank = unit(rng.standard_normal((given.rows, given.dim), np.float32))
     queries = unit(rng.standard_normal((given.queries, given.dim), np.float32))
-    shares, k = Shares(join(place, RANKS)), given.k
-    parts, halves = shares.parts(len(queries), 1024), shares.parts(len(bank), 64)
-    asked, own = shares.mine(parts), shares.mine(halves)
+    team, k = Team(join(place, RANKS)), given.k
+    parts, halves = team.parts(len(queries), 1024), team.parts(len(bank), 64)
+    asked, own = team.mine(parts), team.mine(halves)
     everything = [range(len(queries))] * RANKS
 
     def scan_of(rows: np.ndarray[Any, Any]) -> Scan:
@@ -71,16 +71,16 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
         return part.top_k(queries, k, ScanTally())
 
     def shared_queries() -> None:
-        found = shares.stage("mining", half_of_queries)
+        found = team.stage("mining", half_of_queries)
         out = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
         for into, rows in zip(out, found, strict=True):
             read = partial(slice_of, rows)
-            for start, piece in shares.pieces(parts, read, (k,), into.dtype):
+            for start, piece in team.pieces(parts, read, (k,), into.dtype):
                 into[start : start + len(piece)] = piece
 
     def shared_rows() -> None:
-        keys = keys_of(shares.stage("mining", half_of_rows), own.start)
-        pieces = shares.pieces(everything, lambda a, b: keys[a:b], (k,), keys.dtype)
+        keys = keys_of(team.stage("mining", half_of_rows), own.start)
+        pieces = team.pieces(everything, lambda a, b: keys[a:b], (k,), keys.dtype)
         for (_, one), (_, other) in zip(pieces, pieces, strict=True):
             best_of(merged([one.copy(), other.copy()], k), k)
 

@@ -31,11 +31,13 @@ _OF_A_PROCESS = {
 
 @dataclass(frozen=True)
 class Ended:
-    """How one trainer ended: its final record, its exit code, the end of its stderr."""
+    """How one trainer ended: its final record, its exit code, the end of its stderr, all that it
+    told its supervisor."""
 
     end: dict[str, Any]
     code: int
     stderr: str
+    told: str
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -93,9 +95,11 @@ def train_ranks(
     timeout_s: float = 30,
     kill: tuple[int, int] | None = None,
     nodes: Sequence[int] = (),
+    failpoint: tuple[int, str] = (-1, ""),
 ) -> list[Ended]:
     """Starts the ranks of an attempt and waits until all have ended. `kill`: a rank, and the step
-    that it has done when it is killed. `nodes`: how many ranks each host has, if there are several."""
+    that it has done when it is killed. `nodes`: how many ranks each host has, if there are several.
+    `failpoint`: of one rank."""
     nodes = nodes or (ranks,)
     assert sum(nodes) == ranks
     places = [(at, count) for count in nodes for at in range(count)]
@@ -121,7 +125,8 @@ def train_ranks(
         request = TrainRequest(
             run_dir=str(path), resume=resume, flags={} if resume else flags, world=world
         )
-        child = Child(_TRAINER)
+        fault = {"TTF_FAILPOINT": failpoint[1]} if rank == failpoint[0] else None
+        child = Child(_TRAINER, environment=fault)
         children.append((child, Conversation(child, {"request": asdict(request)})))
     return _ends(children, folders, kill)
 
@@ -132,16 +137,22 @@ def _ends(
     kill: tuple[int, int] | None,
 ) -> list[Ended]:
     ends: dict[int, dict[str, Any]] = {}
+    told: dict[int, list[str]] = {rank: [] for rank in range(len(children))}
     while any(child.alive() for child, _ in children):
         wait([talk for _, talk in children], 0.02 if kill else 0.2)
-        _take(children, ends)
+        _take(children, ends, told)
         if kill and steps_done(folders[kill[0]]) >= kill[1]:
             children[kill[0]][0].signal(signal.SIGKILL)
             kill = None
     codes = [child.end(5) for child, _ in children]
-    _take(children, ends)
+    _take(children, ends, told)
     found = [
-        Ended(ends.get(rank, {}), codes[rank], talk.stderr.data().decode(errors="replace"))
+        Ended(
+            ends.get(rank, {}),
+            codes[rank],
+            talk.stderr.data().decode(errors="replace"),
+            "\n".join(told[rank]),
+        )
         for rank, (_, talk) in enumerate(children)
     ]
     for child, _ in children:
@@ -159,9 +170,14 @@ def steps_done(folder: Path) -> int:
         reader.close()
 
 
-def _take(children: list[tuple[Child, Conversation]], ends: dict[int, dict[str, Any]]) -> None:
+def _take(
+    children: list[tuple[Child, Conversation]],
+    ends: dict[int, dict[str, Any]],
+    told: dict[int, list[str]],
+) -> None:
     for rank, (_, talk) in enumerate(children):
         for message in talk.take():
+            told[rank].append(str(message))
             if "end" in message:
                 ends[rank] = message["end"]
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ttf.training.shares import Shares
+from ttf.training.team import Team
 from ttf.world.world import World
 
 T = TypeVar("T")
@@ -52,13 +52,13 @@ class WorldOfThreads(World):
         return [json.loads(text) for _, text in told]
 
 
-def together(size: int, work: Callable[[Shares], T]) -> list[T]:
+def together(size: int, work: Callable[[Team], T]) -> list[T]:
     """What each of so many processes returns."""
     board = _Board(size)
 
     def one(rank: int) -> T:
         try:
-            return work(Shares(WorldOfThreads(rank, size, board)))
+            return work(Team(WorldOfThreads(rank, size, board)))
         except BaseException:
             board.barrier.abort()
             raise

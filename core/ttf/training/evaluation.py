@@ -28,7 +28,7 @@ from ttf.mining.scan.error_bounds import SAFE, Asked, asked, rounded
 from ttf.mining.scan.grouped_block import GROUPS, Block
 from ttf.training.documents import Corrected, Documents
 from ttf.training.encoded_queries import encode_split
-from ttf.training.shares import ALONE, Shares
+from ttf.training.team import ALONE, Team
 from ttf.training.towers import TwoTower
 
 CUTOFF = 10
@@ -85,7 +85,7 @@ def evaluate(
     micro_batch: int,
     ks: Sequence[int],
     progress: Progress | None = None,
-    shares: Shares = ALONE,
+    team: Team = ALONE,
 ) -> dict[str, float]:
     """Metrics of a split against the full bank; `progress` counts bank rows and may raise.
 
@@ -98,7 +98,7 @@ def evaluate(
         own = rows[part.start : part.stop]
         return encode_split(model, split, own, policy, precision, micro_batch)
 
-    encoded = shares.whole("encoded queries", len(rows), micro_batch, encode)
+    encoded = team.whole("encoded queries", len(rows), micro_batch, encode)
     q_QD = documents.compared(torch.from_numpy(encoded))
     known = split.known(rows)
 
@@ -109,7 +109,7 @@ def evaluate(
         ties_QP, queries = TIE * lengths_QP, len(rows)
         return ranks_in_blocks(q_QD[here], scores_QP, ties_QP, known[here], blocks, of=queries)
 
-    ranks = shares.whole("ranks", len(rows), _TILE_ROWS, rank)
+    ranks = team.whole("ranks", len(rows), _TILE_ROWS, rank)
     return metrics_from_ranks(ranks, ks, split.graded(rows))
 
 

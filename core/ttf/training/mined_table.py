@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ttf.errors import ArtifactDamaged, StorageError, storage_error
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.run_limit import run_limit
+from ttf.machine.processor import usable_threads
 from ttf.mining.choose import EXACT, deadlines, miner_context
 from ttf.mining.job import MinerChoice, MiningJob, MiningReport
 from ttf.mining.miner_results import CandidateTable, taken_over
@@ -52,7 +53,7 @@ from ttf.training.round_facts import (
     table_name,
 )
 from ttf.training.session import Session
-from ttf.training.shares import OthersFailed
+from ttf.training.team import OthersFailed
 
 Told = Sequence[Mapping[str, Any]]
 Arrays = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -80,7 +81,7 @@ class TableMaker:
         self._totals = totals
         self._workers = workers
         self._reused = reused
-        self._shares = session.shares
+        self._team = session.team
         self._settings = session.config.miner
         self._folder = session.folder.candidates
         self._say = session.reporter.note
@@ -130,15 +131,15 @@ class TableMaker:
         kept, reused = self._kept_queries(step)
         name = table_name(self._session, self.miner, rows, kept)
         folder, run = self._folder / name, self._session.folder.path
-        table = self._shares.stage("table", lambda: self._load_existing(folder))
-        told = self._shares.tell("table", self._about(name, table is not None))
+        table = self._team.stage("table", lambda: self._load_existing(folder))
+        told = self._team.tell("table", self._about(name, table is not None))
         refuse_other_tables(told)
         if all(other["there"] for other in told):
             assert table is not None
             remove_rounds(self._folder, run)  # Of other weights or settings; or this one's.
             return table
         # Where some have it: not every miner would find it again bit for bit, so all make it.
-        self._shares.stage("no table", lambda: self._forget(folder, table))
+        self._team.stage("no table", lambda: self._forget(folder, table))
         remove_rounds(self._folder, run, besides=name)
         return self._mine_table(rows, name, reused, told)
 
@@ -147,7 +148,7 @@ class TableMaker:
         if self._reused is None:
             return b"", None
         kept = self._reused.look(step)
-        told = self._shares.tell("kept queries", {"hash": hashlib.sha256(kept).hexdigest()})
+        told = self._team.tell("kept queries", {"hash": hashlib.sha256(kept).hexdigest()})
         if all(other == told[0] for other in told):
             return kept, self._reused
         if _OTHER_QUERIES not in self._totals.deviations:
@@ -190,15 +191,15 @@ class TableMaker:
         self, rows: NDArray[np.int64], name: str, reused: ReusedQueries | None, told: Told
     ) -> CandidateTable:
         began = time.perf_counter()
-        session, shares = self._session, self._shares
+        session, team = self._session, self._team
         while True:
             miner, cut = self.miner, self._cut(len(rows), told)
-            work = shares.stage("round", partial(MiningRound, session, rows, name, cut))
+            work = team.stage("round", partial(MiningRound, session, rows, name, cut))
             self.round.from_training = work.encode(reused)
             self.round.encode_s = time.perf_counter() - began
             positive_scores = work.positive_scores()
             report = self._search(work, positive_scores, miner, by_rows=cut.by_rows)
-            found = [other for other in shares.tell("mined", facts_of(report)) if other]
+            found = [other for other in team.tell("mined", facts_of(report)) if other]
             self._note(found)
             used = {str(facts["miner"]) for facts in found}
             if used == {miner} or (len(used) == 1 and not cut.by_rows):
@@ -223,12 +224,12 @@ class TableMaker:
                     within=self._within() if below else None,
                 ).save(self._folder)
 
-        shares.stage("the table", save)
+        team.stage("the table", save)
         work.remove()
         # The blocks of the encoding: 100 MB with trainable documents, in other places each time.
         give_back()
         self.round.seconds = time.perf_counter() - began
-        return shares.stage("the table, read", lambda: self._read_back(name, home))
+        return team.stage("the table, read", lambda: self._read_back(name, home))
 
     def _cut(self, queries: int, told: Told) -> Cut:
         mines = [bool(other["mines"]) for other in told]
@@ -237,7 +238,7 @@ class TableMaker:
         if split == "auto":
             split = "queries" if all(other["fits"] for other in told) else "rows"
         return cut_round(
-            self._shares,
+            self._team,
             mines if exact else [True] + [False] * (len(mines) - 1),
             queries,
             self._session.parts.documents.rows,
@@ -259,7 +260,8 @@ class TableMaker:
         assert isinstance(budget, int)
         threads = session.policy.threads
         if miner == EXACT:  # Its scores do not depend on them; the others of the node wait.
-            threads *= session.world.place.local_size
+            of_node = threads * session.world.place.local_size
+            threads = max(threads, min(of_node, usable_threads()))
         below = settings.candidates != "nearest" and not (by_rows and self._nearest_first)
         fallback = [MinerChoice(name=n, options=settings.options_of(n)) for n in settings.fallback]
 
@@ -283,7 +285,7 @@ class TableMaker:
             within = deadlines(documents.rows, documents.dim, len(work.own), settings.deadline_s)
             return self._workers.mine(job, fallback, deadline_s=within, progress=work.answered)
 
-        return self._shares.stage("mining", mine)
+        return self._team.stage("mining", mine)
 
     @property
     def _nearest_first(self) -> bool:

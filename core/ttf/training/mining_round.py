@@ -51,12 +51,12 @@ class MiningRound:
 
     def __init__(self, session: Session, rows: NDArray[np.int64], key: str, cut: Cut) -> None:
         self._session = session
-        self._shares = session.shares
+        self._team = session.team
         self._rows = rows
         self._cut = cut
         # The queries that the miner of this process answers: none if another one does it.
-        self.own = self._shares.mine(cut.queries)
-        self._scored = self._shares.own(len(rows), QUERIES_AT_ONCE)
+        self.own = self._team.mine(cut.queries)
+        self._scored = self._team.own(len(rows), QUERIES_AT_ONCE)
         # Whose vectors this process needs. The queries of a miner begin and end where parts do.
         self._held = self.own or self._scored
         self._run = session.folder.path
@@ -75,44 +75,44 @@ class MiningRound:
     def encode(self, reused: ReusedQueries | None) -> int:
         """Makes the file of query vectors; returns how many training had computed."""
         self._session.reporter.stage("encode queries", len(self._rows))
-        shares, count = self._shares, len(self._rows)
-        if reused is None and shares.alone:
+        team, count = self._team, len(self._rows)
+        if reused is None and team.alone:
             self._encode(self._rows, range(count))
             return 0
         self.queries = self.folder / _QUERIES
         dim = self._session.parts.documents.dim
-        out = shares.stage(
+        out = team.stage(
             "query vectors", lambda: _mapped_file(self.queries, (len(self._held), dim))
         )
         there = np.zeros(count, np.bool_)
         if reused is not None:
             there = reused.fill(out, self._rows, self._held)
         missing = np.flatnonzero(~there)
-        parts = shares.parts(len(missing), self._at_once)
-        own = shares.mine(parts)
+        parts = team.parts(len(missing), self._at_once)
+        own = team.mine(parts)
         some = self._rows[missing[own.start : own.stop]]
-        encoded = shares.stage("encoded queries", lambda: self._encode(some, own))
+        encoded = team.stage("encoded queries", lambda: self._encode(some, own))
         read = partial(encoded.rows, _QUERIES)
-        for start, vectors in shares.pieces(parts, read, (dim,), np.dtype(np.float32)):
+        for start, vectors in team.pieces(parts, read, (dim,), np.dtype(np.float32)):
             self._hold(out, missing[start : start + len(vectors)], vectors)
         out.flush()
         return count - len(missing)
 
     def bank(self) -> VectorRef:
         """The documents for the miner; those of a trained tower are encoded first."""
-        documents, shares = self._session.parts.documents, self._shares
+        documents, team = self._session.parts.documents, self._team
         if documents.fixed:
-            return shares.stage("documents", self._stored_documents)
-        parts = shares.parts(documents.rows, documents.block_rows)
-        own = shares.mine(parts)
-        vectors = shares.stage("documents", lambda: self._encode_documents(own))
+            return team.stage("documents", self._stored_documents)
+        parts = team.parts(documents.rows, documents.block_rows)
+        own = team.mine(parts)
+        vectors = team.stage("documents", lambda: self._encode_documents(own))
         folder = self.folder / "documents"
-        if not shares.alone:
+        if not team.alone:
             folder = self.folder / "bank"
-            out = shares.stage("bank", lambda: self._file_for_miner(folder / _VECTORS))
+            out = team.stage("bank", lambda: self._file_for_miner(folder / _VECTORS))
             read, row = partial(vectors.rows, _VECTORS), (documents.dim,)
-            for start, rows in shares.pieces(parts, read, row, np.dtype(np.float32)):
-                _put(out, shares.mine(self._cut.rows), start, rows)
+            for start, rows in team.pieces(parts, read, row, np.dtype(np.float32)):
+                _put(out, team.mine(self._cut.rows), start, rows)
             if out is not None:
                 out.flush()
         return VectorRef(uri=str(folder.resolve()), array="vectors", storage="npz")
@@ -124,11 +124,11 @@ class MiningRound:
 
     def positive_scores(self) -> NDArray[np.float32]:
         """Of each query, the lowest score of its known positives."""
-        shares, count = self._shares, len(self._rows)
-        found = shares.stage("scores of positives", self._score_positives)
+        team, count = self._team, len(self._rows)
+        found = team.stage("scores of positives", self._score_positives)
         whole = np.empty(count, np.float32)
-        parts, read = shares.parts(count, QUERIES_AT_ONCE), partial(found.rows, _SCORES)
-        for start, scores in shares.pieces(parts, read, (), np.dtype(np.float32)):
+        parts, read = team.parts(count, QUERIES_AT_ONCE), partial(found.rows, _SCORES)
+        for start, scores in team.pieces(parts, read, (), np.dtype(np.float32)):
             whole[start : start + len(scores)] = scores
         return whole
 
@@ -145,7 +145,7 @@ class MiningRound:
         self, report: MiningReport | None, k: int, *, wanted: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         """The ids and scores of all queries; None unless `wanted`. `report`: of the own ones."""
-        if self._shares.alone:
+        if self._team.alone:
             assert report is not None
             return _mapped(report.ids_path), _mapped(report.scores_path)
         out = self._answer_files(k, wanted=wanted)
@@ -167,14 +167,14 @@ class MiningRound:
         """As `answers`, where each miner searched a part of the bank. `width`: how many rows a miner
         found at most; `below`: ceilings of those of the `width` best that count."""
         out = self._answer_files(k, wanted=wanted)
-        first_row = self._shares.mine(self._cut.rows).start
+        first_row = self._team.mine(self._cut.rows).start
 
         def read(start: int, stop: int) -> NDArray[np.int64]:
             assert report is not None
             found = _mapped(report.ids_path)[start:stop], _mapped(report.scores_path)[start:stop]
             return merged([keys_of(found, first_row)], width)
 
-        pieces = self._shares.pieces(self._cut.queries, read, (width,), np.dtype(np.int64))
+        pieces = self._team.pieces(self._cut.queries, read, (width,), np.dtype(np.int64))
         for start, of_parts in itertools.groupby(pieces, lambda piece: piece[0]):
             keys = merged([np.array(part) for _, part in of_parts], width)
             here = slice(start, start + len(keys))
@@ -248,21 +248,21 @@ class MiningRound:
 
     def _stored_documents(self) -> VectorRef:
         found = self._session.parts.documents.reference(self.folder)
-        own = self._shares.mine(self._cut.rows)
+        own = self._team.mine(self._cut.rows)
         return rows_of(found, own, self.folder) if self._cut.by_rows else found
 
     def _file_for_miner(self, path: Path) -> np.memmap[Any, Any] | None:
         if not self.own:
             return None
         path.parent.mkdir(exist_ok=True)
-        own = self._shares.mine(self._cut.rows)
+        own = self._team.mine(self._cut.rows)
         return _mapped_file(path, (len(own), self._session.parts.documents.dim))
 
     def _join(
         self, out: NDArray[Any] | None, own: str | None, k: int, dtype: np.dtype[Any]
     ) -> None:
         found = np.empty((0, k), dtype) if own is None else _mapped(own)
-        pieces = self._shares.pieces(self._cut.queries, lambda a, b: found[a:b], (k,), dtype)
+        pieces = self._team.pieces(self._cut.queries, lambda a, b: found[a:b], (k,), dtype)
         for start, rows in pieces:
             _put(out, range(len(self._rows)), start, rows)
 
@@ -270,7 +270,7 @@ class MiningRound:
         self, k: int, *, wanted: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         shape = (len(self._rows), k)
-        return self._shares.stage(
+        return self._team.stage(
             "answers",
             lambda: (
                 (
@@ -283,7 +283,7 @@ class MiningRound:
         )
 
     def _open(self, part: str, name: str, shape: tuple[int, ...], of: range) -> GrowingArrays:
-        key = self._key if self._shares.alone else f"{self._key} {of.start}..{of.stop}"
+        key = self._key if self._team.alone else f"{self._key} {of.start}..{of.stop}"
         layouts = {name: Layout(shape, "<f4")}
         found = GrowingArrays.open(self.folder / part, self._run, layouts, key, AREA)
         self._keeps(part, found.done)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ttf.training.shares import Shares
+from ttf.training.team import Team
 
 # Scores of positives are computed for so many at a time, and queries of miners are cut there.
 QUERIES_AT_ONCE: Final = 1024
@@ -25,16 +25,14 @@ class Cut:
     by_rows: bool  # Each miner answers all queries from a part of the bank.
 
 
-def cut_round(
-    shares: Shares, mines: Sequence[bool], queries: int, rows: int, *, by_rows: bool
-) -> Cut:
+def cut_round(team: Team, mines: Sequence[bool], queries: int, rows: int, *, by_rows: bool) -> Cut:
     """`mines`: which processes have a miner; the first always does."""
     bank = range(rows)
     if by_rows:
-        own = _of_miners(shares.parts(rows, _ROWS_AT_ONCE), mines)
+        own = _of_miners(team.parts(rows, _ROWS_AT_ONCE), mines)
         asked = [range(queries) if part else _NONE for part in own]
         return Cut(queries=asked, rows=own, by_rows=True)
-    asked = _of_miners(shares.parts(queries, QUERIES_AT_ONCE), mines)
+    asked = _of_miners(team.parts(queries, QUERIES_AT_ONCE), mines)
     return Cut(queries=asked, rows=[bank if part else _NONE for part in asked], by_rows=False)
 
 

@@ -48,10 +48,10 @@ from ttf.training.remarks import remarks
 from ttf.training.schedule import temperature
 from ttf.training.settled_alike import as_rank_0_settled
 from ttf.training.sharded_step import ShardedGradients, own_samples
-from ttf.training.shares import Shares
 from ttf.training.step import StepGradients, Stepper
 from ttf.training.supervisor_link import Link
 from ttf.training.tables import Tables
+from ttf.training.team import Team
 from ttf.training.towers import TwoTower, build
 from ttf.world.world import World
 
@@ -105,9 +105,9 @@ class Session:
         return reader.load(start, stop, draw)
 
     @property
-    def shares(self) -> Shares:
-        """For long work between two steps."""
-        return Shares(self.world, self.link.flight.beat)
+    def team(self) -> Team:
+        """All processes of the run, for long work between two steps."""
+        return Team(self.world, self.link.flight.beat)
 
     def meet(self) -> None:
         """Waits for the other processes after work that may take them longer."""
@@ -134,7 +134,7 @@ class Session:
             decided.plan.micro_batch,
             decided.config.evaluate.k,
             progress=self.advance,
-            shares=self.shares,
+            team=self.team,
         )
         give_back()
         self.meet()

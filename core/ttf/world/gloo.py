@@ -30,6 +30,7 @@ from ttf.world.word import WORD_BYTES, Agreed, Word, agreed
 from ttf.world.world import World, plus
 
 _INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+_FIRST_LOOK_S: Final = 0.0005
 _LOOK_EVERY_S: Final = 0.02
 _LEAVES_WITHIN_S: Final = 5.0
 # Of a whole start: the other hosts may load libraries from a cold disk.
@@ -160,9 +161,11 @@ class GlooWorld(World):
         keys = [f"{place}/{rank}" for rank in range(self.size)]
         with self._peers(f"the wait for {name!r}"):
             self._store.set(keys[self.rank], cast("str", messages.encode(document)))
+            pause_s = _FIRST_LOOK_S  # Most come nearly at once.
             while not self._store.check(keys):
                 beat()
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LOOK_EVERY_S)
             found = [self._store.get(key) for key in keys]
         return [_document(data, rank) for rank, data in enumerate(found)]
 

@@ -34,7 +34,7 @@ from ttf.training.calibration.sample import (
 from ttf.training.calibration.work import Keeps, Work
 from ttf.training.documents import Documents
 from ttf.training.encoded_queries import encode_split
-from ttf.training.shares import ALONE, Shares
+from ttf.training.team import ALONE, Team
 from ttf.training.towers import TwoTower
 
 _STAGE: Final = "calibrate"
@@ -55,7 +55,7 @@ class Subject:
     seed: int
     settings: CalibrateConfig
     keeps: Keeps = lambda _: None  # Hears how much of the work is on the disk.
-    shares: Shares = ALONE
+    team: Team = ALONE
 
     @property
     def most_queries(self) -> int:
@@ -74,9 +74,9 @@ def calibrate(
 ) -> tuple[Calibrated, Work]:
     """With training pairs. The work is to be cleared once the result is stored. `advance` may
     raise; the next call goes on."""
-    fingerprint, shares = fingerprint_of(subject.bank, train), subject.shares
+    fingerprint, team = fingerprint_of(subject.bank, train), subject.team
     key = _key(subject, fingerprint)
-    work = shares.stage(_STAGE, lambda: Work(subject.folder.path, key, subject.keeps))
+    work = team.stage(_STAGE, lambda: Work(subject.folder.path, key, subject.keeps))
     drawn = draw_pairs(len(train), subject.most_queries, subject.seed, fingerprint)
     held_out, sampled = _encoded(subject, train, drawn, work, reporter, advance)
     give_back()
@@ -85,14 +85,14 @@ def calibrate(
 
     known = train.known(drawn.held_out)
     ids = draw_documents(subject.documents.rows, known, subject.seed, fingerprint)
-    some = _of_some(hubness, ids, work, shares, reporter, advance)
+    some = _of_some(hubness, ids, work, team, reporter, advance)
     ranked = Ranked(subject.documents, ids, some, advance)
-    choice = _chosen(ranked, held_out, known, work, reporter, shares)
+    choice = _chosen(ranked, held_out, known, work, reporter, team)
     facts = _facts(subject, choice, len(sampled))
     if not choice.a:
         return Calibrated(facts=facts), work
     reporter.stage(_STAGE, subject.documents.rows)
-    found = hubness.of_bank(work, ids, some, advance, shares)
+    found = hubness.of_bank(work, ids, some, advance, team)
     del hubness
     give_back()
     return Calibrated(
@@ -175,7 +175,7 @@ def _encoded(
             progress=advance,
         )
 
-    vectors = _kept(work, "queries", subject.shares, len(rows), subject.micro_batch, encode)
+    vectors = _kept(work, "queries", subject.team, len(rows), subject.micro_batch, encode)
     held_out = len(drawn.held_out)
     return vectors[:held_out], vectors[held_out:]
 
@@ -183,16 +183,16 @@ def _encoded(
 def _kept(
     work: Work,
     name: str,
-    shares: Shares,
+    team: Team,
     count: int,
     block: int,
     make: Callable[[range], NDArray[np.float32]],
 ) -> NDArray[np.float32]:
     """What was kept, if all processes have it; else made by all of them, in parts, and kept."""
     found = work.get(name)
-    if not shares.all(f"{name} kept", found is not None and len(found) == count):
-        found = made = shares.whole(name, count, block, make)
-        shares.stage(f"{name} to keep", lambda: work.put(name, made))
+    if not team.all(f"{name} kept", found is not None and len(found) == count):
+        found = made = team.whole(name, count, block, make)
+        team.stage(f"{name} to keep", lambda: work.put(name, made))
     assert found is not None
     return found
 
@@ -201,7 +201,7 @@ def _of_some(
     hubness: Hubness,
     ids: NDArray[np.int64],
     work: Work,
-    shares: Shares,
+    team: Team,
     reporter: Reporter,
     advance: Progress,
 ) -> NDArray[np.float32]:
@@ -209,7 +209,7 @@ def _of_some(
         reporter.stage(_STAGE, len(part))
         return hubness.of_some(ids[part.start : part.stop], advance)
 
-    return _kept(work, "some", shares, len(ids), hubness.documents.block_rows, of_some)
+    return _kept(work, "some", team, len(ids), hubness.documents.block_rows, of_some)
 
 
 def _chosen(
@@ -218,10 +218,10 @@ def _chosen(
     known_QP: NDArray[np.int64],
     work: Work,
     reporter: Reporter,
-    shares: Shares,
+    team: Team,
 ) -> Choice:
     before = work.get("choice")
-    there = shares.all("choice kept", before is not None and before.shape == (3,))
+    there = team.all("choice kept", before is not None and before.shape == (3,))
     if before is not None and there:
         return Choice(a=float(before[0]), gain=float(before[1]), held_out=int(before[2]))
     if not len(held_out):
@@ -229,12 +229,12 @@ def _chosen(
     give_back()
     reporter.stage(f"{_STAGE}: choose", len(documents.ids))
     queries = torch.from_numpy(held_out)
-    ranks = ranks_by_factor(documents, queries, known_QP, (0.0, *GRID), shares)
+    ranks = ranks_by_factor(documents, queries, known_QP, (0.0, *GRID), team)
     give_back()
     choice = choose(ranks.pop(0.0), ranks)
     if choice.a:
         kept = np.array([choice.a, choice.gain, choice.held_out])
-        shares.stage("choice", lambda: work.put("choice", kept))
+        team.stage("choice", lambda: work.put("choice", kept))
     return choice
 
 

@@ -12,7 +12,7 @@ from ttf.contracts import Progress
 from ttf.mining.scan.mean_of_best import LeftOut, MeanOfBest
 from ttf.training.calibration.work import Work
 from ttf.training.documents import Documents
-from ttf.training.shares import ALONE, Shares
+from ttf.training.team import ALONE, Team
 
 # Bank rows from..to -> for each pair of a row among them and a query that does not count for it:
 # the row counted from the first, ascending, and the query.
@@ -54,7 +54,7 @@ class Hubness:
         known_ids: NDArray[np.int64],
         known: NDArray[np.float32],
         progress: Progress,
-        shares: Shares = ALONE,
+        team: Team = ALONE,
     ) -> NDArray[np.float32]:
         """Of every document; those of `known_ids` (ascending) are not computed again."""
         rows = self.documents.rows
@@ -66,7 +66,7 @@ class Hubness:
             self._of_part(work, part, out, progress)
             return out
 
-        return shares.whole("hubness", rows, self.documents.block_rows, of_part)
+        return team.whole("hubness", rows, self.documents.block_rows, of_part)
 
     def _of_part(
         self, work: Work, part: range, out: NDArray[np.float32], progress: Progress

@@ -19,7 +19,7 @@ from ttf.contracts import Progress
 from ttf.machine.gemm import is_float32, set_to
 from ttf.training.documents import Documents
 from ttf.training.evaluation import TIE
-from ttf.training.shares import ALONE, Shares
+from ttf.training.team import ALONE, Team
 
 _TILE: Final = 512
 
@@ -39,10 +39,10 @@ class Ranked:
         self._advance = advance
         self.ids = ids
 
-    def blocks(self, shares: Shares = ALONE) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def blocks(self, team: Team = ALONE) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Vectors and hubness of this process's part, in order."""
         step = self._documents.block_rows
-        own = shares.own(len(self.ids), step)
+        own = team.own(len(self.ids), step)
         for start in range(own.start, own.stop, step):
             here = slice(start, min(start + step, own.stop))
             yield self._documents.vectors(self.ids[here]), self._hubness[here]
@@ -60,13 +60,13 @@ def ranks_by_factor(
     queries_QD: torch.Tensor,
     known_QP: NDArray[np.int64],
     factors: Sequence[float],
-    shares: Shares = ALONE,
+    team: Team = ALONE,
 ) -> dict[float, NDArray[np.int64]]:
     """Rank (from 0) of each positive (bank rows, among the documents; -1 is padding)."""
     limits = _limits(documents, queries_QD, known_QP, factors)
     counts = {a: np.zeros(known_QP.shape, np.int64) for a in factors}
     with set_to("medium" if is_float32("medium") else "highest"):
-        for block_ND, hubness_N in documents.blocks(shares):
+        for block_ND, hubness_N in documents.blocks(team):
             for start in range(0, len(queries_QD), _TILE):
                 here = slice(start, start + _TILE)
                 score_TN = queries_QD[here] @ block_ND.T
@@ -75,7 +75,7 @@ def ranks_by_factor(
                     for column in range(known_QP.shape[1]):
                         better_TN = lowered_TN > limits[a][here, column, None]
                         counts[a][here, column] += np.count_nonzero(better_TN.numpy(), axis=1)
-    added = shares.added("ranks by factor", np.stack(list(counts.values())))
+    added = team.added("ranks by factor", np.stack(list(counts.values())))
     return {a: np.where(known_QP >= 0, found, -1) for a, found in zip(counts, added, strict=True)}
 
 

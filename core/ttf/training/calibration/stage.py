@@ -16,7 +16,7 @@ from ttf.training.calibration.calibrate import Subject, calibrate, store
 from ttf.training.documents import Corrected
 from ttf.training.evaluation import evaluate
 from ttf.training.session import Session
-from ttf.training.shares import OthersFailed
+from ttf.training.team import OthersFailed
 from ttf.training.towers import load_model
 
 ENABLED = "calibrate.enabled"
@@ -86,12 +86,12 @@ def _calibrated(session: Session, weights: str) -> None:
         seed=decided.config.train.seed,
         settings=decided.config.calibrate,
         keeps=session.link.flight.keeps,
-        shares=session.shares,
+        team=session.team,
     )
     result, work = calibrate(subject, data.train, session.reporter, session.advance)
     facts = result.facts
     if result.found is not None:
-        session.shares.stage("calibration to store", lambda: store(subject, result))
+        session.team.stage("calibration to store", lambda: store(subject, result))
         corrected = Corrected(documents, result.found.column)
         del result  # the sampled queries
         give_back()
@@ -105,10 +105,10 @@ def _calibrated(session: Session, weights: str) -> None:
             decided.plan.micro_batch,
             decided.config.evaluate.k,
             progress=session.advance,
-            shares=session.shares,
+            team=session.team,
         )
         give_back()
     data.check_unchanged()
-    session.shares.stage("calibration facts", lambda: _write(session, facts))
+    session.team.stage("calibration facts", lambda: _write(session, facts))
     work.clear()
     session.link.flight.keeps(0)

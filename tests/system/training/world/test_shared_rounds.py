@@ -94,3 +94,20 @@ def test_a_round_that_was_killed_goes_on_also_with_other_ranks(
         ended = train_ranks(out, sum(nodes), flags, nodes=nodes, resume=True)
         assert all(each.summary["exact"] for each in ended)
         assert results_of(out) == results_of(tmp_path / "alone")
+
+
+@wide
+def test_a_disk_that_refuses_the_table_of_one_host_lets_all_begin_the_round_again(
+    tmp_path: Path,
+) -> None:
+    alone = results(tmp_path, {}, (1,))
+    flags = {**small_data(tmp_path / "data", pairs=4600, val=2500), **COMMON}
+    out, nodes = tmp_path / "full", (1, 1, 1)
+    fault = (1, "candidates.rename:2:enospc")  # at the second round
+    ended = train_ranks(out, 3, flags, nodes=nodes, failpoint=fault)
+    assert {each.summary["weights_sha256"] for each in ended} == alone.pop("weights")
+    assert all(each.summary["exact"] for each in ended)
+    for each in ended:
+        assert "No space left" in each.told
+    for path in folders_of(out, nodes):
+        assert results_of(path) == alone

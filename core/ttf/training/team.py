@@ -28,7 +28,7 @@ class OthersFailed(StorageError):
     """The disk of another process of the run refused its part. That one decides how long it tries."""
 
 
-class Shares:
+class Team:
     """Every process of the run makes the same calls in the same order."""
 
     def __init__(self, world: World, beat: Beat = lambda: None) -> None:
@@ -134,4 +134,4 @@ class Shares:
                 begin += count
 
 
-ALONE: Final = Shares(World())
+ALONE: Final = Team(World())

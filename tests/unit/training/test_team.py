@@ -15,18 +15,18 @@ from tests.kit.small_training import FP32, IDENTITY, MLP, World, open_small
 from tests.kit.world_of_threads import together
 
 from ttf.errors import StorageError
-from ttf.training import evaluation, shares as shares_of_work
+from ttf.training import evaluation, team as team_work
 from ttf.training.calibration.hubness import Hubness, by_positive
 from ttf.training.calibration.ranks import Ranked, ranks_by_factor
 from ttf.training.calibration.work import Work
 from ttf.training.evaluation import evaluate
 from ttf.training.round_cut import cut_round
-from ttf.training.shares import ALONE, OthersFailed, Shares
+from ttf.training.team import ALONE, OthersFailed, Team
 
 SIZES = pytest.mark.parametrize("size", [2, 3, 5])
 
 
-def same(size: int, work: Callable[[Shares], Any]) -> None:
+def same(size: int, work: Callable[[Team], Any]) -> None:
     wanted = work(ALONE)
     for found in together(size, work):
         assert np.array_equal(found, wanted) if isinstance(wanted, np.ndarray) else found == wanted
@@ -44,7 +44,7 @@ def test_all_get_the_whole_however_it_is_cut(
 ) -> None:
     rows = np.arange(count * 3, dtype=np.int64).reshape(count, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shares_of_work, "_PIECE_BYTES", at_once * 24)
+        patch.setattr(team_work, "_PIECE_BYTES", at_once * 24)
         same(
             size,
             lambda its: its.whole("rows", count, block, lambda own: rows[own.start : own.stop]),
@@ -55,16 +55,16 @@ def test_all_get_the_whole_however_it_is_cut(
 def test_a_disk_that_refuses_one_part_lets_all_begin_again(size: int) -> None:
     tried = []
 
-    def work(shares: Shares) -> str:
+    def work(team: Team) -> str:
         def write() -> str:
             tried.append(1)
-            if shares.mine(list(range(size))) == 1 and len(tried) <= size:
+            if team.mine(list(range(size))) == 1 and len(tried) <= size:
                 raise OSError(28, "No space left on device")
             return "written"
 
         while True:
             try:
-                return shares.stage("a file", write)
+                return team.stage("a file", write)
             except OthersFailed as error:
                 assert "No space left" in str(error)
             except StorageError as error:
@@ -85,7 +85,7 @@ def test_an_evaluation_has_the_same_bits(
     made.run(3)
     made.documents.block_rows = 17
     parts = made.model, data.val, made.documents, made.policy, FP32, 7, (1, 5, 60)
-    same(size, lambda shares: evaluate(*parts, shares=shares))
+    same(size, lambda team: evaluate(*parts, team=team))
 
 
 @SIZES
@@ -99,16 +99,14 @@ def test_a_calibration_has_the_same_bits(size: int, tmp_path: Path) -> None:
     ids = np.arange(0, documents.rows, 2)
     numbers = iter(range(100))
 
-    def work(shares: Shares) -> NDArray[Any]:
+    def work(team: Team) -> NDArray[Any]:
         hubness = Hubness(documents, queries, by_positive(known, documents.rows), 3, 1)
         folder = tmp_path / str(next(numbers))
         folder.mkdir()
-        some = shares.whole("some", len(ids), 7, lambda own: hubness.of_some(ids[own], _nothing))
+        some = team.whole("some", len(ids), 7, lambda own: hubness.of_some(ids[own], _nothing))
         ranked = Ranked(documents, ids, some, _nothing)
-        ranks = ranks_by_factor(
-            ranked, torch.from_numpy(queries), known // 2 * 2, (0.0, 0.5), shares
-        )
-        found = hubness.of_bank(Work(folder, "key"), ids, some, _nothing, shares)
+        ranks = ranks_by_factor(ranked, torch.from_numpy(queries), known // 2 * 2, (0.0, 0.5), team)
+        found = hubness.of_bank(Work(folder, "key"), ids, some, _nothing, team)
         return np.concatenate([found, ranks[0.0].ravel(), ranks[0.5].ravel()])
 
     same(size, work)
@@ -128,8 +126,8 @@ def test_every_query_is_answered_once_from_the_whole_bank(
 ) -> None:
     from tests.kit.world_of_threads import WorldOfThreads, _Board
 
-    shares = Shares(WorldOfThreads(0, len(mines), _Board(len(mines))))
-    cut = cut_round(shares, mines, queries, rows, by_rows=by_rows)
+    team = Team(WorldOfThreads(0, len(mines), _Board(len(mines))))
+    cut = cut_round(team, mines, queries, rows, by_rows=by_rows)
     for at, (asked, bank) in enumerate(zip(cut.queries, cut.rows, strict=True)):
         assert bool(asked) == bool(bank)
         assert not asked or at == 0 or mines[at]
