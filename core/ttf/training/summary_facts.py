@@ -55,7 +55,8 @@ def summary_facts(step: int, session: Session, state: RunState) -> Summary:
         "samples_per_s": samples / totals.train_s if totals.train_s else 0.0,
         "wall_s": totals.wall_s,
         "peak_anon_mb": totals.peak_bytes / 1e6,
-        "predicted_anon_mb": session.plan.peak_anon_bytes / 1e6,
+        # Of one process; the peak is that of all of this host.
+        "predicted_anon_mb": session.plan.peak_anon_bytes * session.world.place.local_size / 1e6,
         "memory": totals.governed.facts(session.plan.limit),
         "gates": gates_so_far(session, totals),
         "deviations": list(totals.deviations),
