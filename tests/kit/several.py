@@ -17,7 +17,7 @@ from tests.kit.widely import CHAOS
 
 from ttf.rundir.flight_record import read_flight
 
-STEPS: Final = 300 if CHAOS else 40
+STEPS: Final = 120 if CHAOS else 40
 """A campaign disturbs for longer: the run must not be over before."""
 EVERY: Final = 5
 """Steps between checkpoints."""

@@ -88,7 +88,7 @@ class Screen:
             width = _WIDTH
             if self._terminal and self.fd is not None:
                 with contextlib.suppress(OSError):
-                    width = os.get_terminal_size(self.fd).columns
+                    width = os.get_terminal_size(self.fd).columns or _WIDTH
             line = f"{text} ({duration(seconds)})" if text else ""
             if line or self._waiting:
                 self._write(_CLEAR_LINE + visible(line)[: width - 1])
