@@ -19,7 +19,7 @@ from ttf_storage._objects_manifest import ArrayEntry, ShardEntry, written
 from ttf_storage.objects_store import MANIFEST
 
 SHARD_BYTES: Final = 128 << 20
-_PAGES: Final = (64 << 10, mmap.PAGESIZE, 1)
+_PAGES: Final = (2 << 20, 64 << 10, mmap.PAGESIZE, 1)  # Huge pages take fewer look-ups.
 _HASH_DIGITS: Final = 16
 
 

@@ -54,6 +54,7 @@ def test_shards_of_whole_pages_are_read_as_one_array(folder: Path) -> None:
     source = open_store(str(folder)).source("vectors")
     whole = source.read(0, len(ROWS))
     assert not whole.flags.owndata and not whole.flags.writeable
+    assert whole.__array_interface__["data"][0] % (2 << 20) == 0  # where huge pages may begin
     np.testing.assert_array_equal(whole, ROWS)
 
 
