@@ -59,7 +59,7 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
     everything = [range(len(queries))] * RANKS
 
     def scan_of(rows: np.ndarray[Any, Any]) -> Scan:
-        half = open_half(MemorySource(rows), Path(given.folder) / f"cache-{rank}", print)
+        half = open_half(MemorySource(rows), Path(given.folder) / f"cache-{rank}", say)
         return Scan(bank=half, threads=1, budget_bytes=1 << 30, first=given.first)
 
     whole, part = scan_of(bank), scan_of(bank[own.start : own.stop])
@@ -90,6 +90,10 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
         "half of the rows": half_of_rows,
         "shared rows": shared_rows,
     }
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def slice_of(rows: np.ndarray[Any, Any], start: int, stop: int) -> np.ndarray[Any, Any]:

@@ -39,7 +39,7 @@ from ttf.rundir.durable import write_json
 from ttf.rundir.flight_record import Phase
 from ttf.rundir.removing import remove_at_once
 from ttf.rundir.run_folder import RunFolder
-from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA
+from ttf.rundir.verified_folders import MANIFEST, TABLE_AREA, table_digest
 from ttf.training.auto_candidates import nearest
 from ttf.training.checkpoint import Totals
 from ttf.training.mining_round import MiningRound, remove_rounds
@@ -132,13 +132,12 @@ class TableMaker:
         name = table_name(self._session, self.miner, rows, kept)
         folder, run = self._folder / name, self._session.folder.path
         table = self._team.stage("table", lambda: self._load_existing(folder))
-        told = self._team.tell("table", self._about(name, table is not None))
+        told = self._team.tell("table", self._about(name, table))
         refuse_other_tables(told)
-        if all(other["there"] for other in told):
-            assert table is not None
+        if table is not None and all(other["table"] == told[0]["table"] for other in told):
             remove_rounds(self._folder, run)  # Of other weights or settings; or this one's.
             return table
-        # Where some have it: not every miner would find it again bit for bit, so all make it.
+        # Where some have one: not every miner would find it again bit for bit, so all make it.
         self._team.stage("no table", lambda: self._forget(folder, table))
         remove_rounds(self._folder, run, besides=name)
         return self._mine_table(rows, name, reused, told)
@@ -156,20 +155,26 @@ class TableMaker:
             self._say(f"{_OTHER_QUERIES[0].upper()}{_OTHER_QUERIES[1:]}.")
         return b"", None
 
-    def _about(self, name: str, there: bool) -> Mapping[str, Any]:
+    def _about(self, name: str, table: CandidateTable | None) -> Mapping[str, Any]:
         session = self._session
         documents, limit = session.parts.documents, run_limit(session.config.memory.limit)
         return {
             "name": name,
-            "there": there,
+            "table": "" if table is None else table_digest(self._folder / name),
             "mines": session.world.place.local_rank == 0,
             "folder": identity_of(session.folder.path),
             "fits": 2 * documents.rows * documents.dim <= limit.bytes,
         }
 
     def _load_existing(self, folder: Path) -> CandidateTable | None:
+        home = self._home_by_name()
         if not (folder / MANIFEST).is_file():
-            return None
+            if home is None or not (home.candidates / folder.name / MANIFEST).is_file():
+                return None
+            try:
+                taken_over(home.candidates / folder.name, home.path, folder)
+            except StorageError:  # it may be damaged, and on its way out: then all make a new one
+                return None
         try:
             table = CandidateTable.load(folder)
         except ArtifactDamaged as error:  # of a process that died before it was relied on
@@ -335,11 +340,15 @@ class TableMaker:
 
     def _home(self, folders: Sequence[str]) -> RunFolder | None:
         """The folder of another process on this node that writes the table; None: this one does."""
+        home = self._home_by_name()
+        return home if home is not None and identity_of(home.path) in folders else None
+
+    def _home_by_name(self) -> RunFolder | None:
         path = self._session.folder.path
         if self._session.world.place.local_rank == 0 or path.parent.name != "ranks":
             return None
         home = path.parents[1]
-        return RunFolder(home) if home.is_dir() and identity_of(home) in folders else None
+        return RunFolder(home) if home.is_dir() else None
 
     def _read_back(self, name: str, home: RunFolder | None) -> CandidateTable:
         folder = self._folder / name
