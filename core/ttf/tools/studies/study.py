@@ -218,6 +218,9 @@ class Study(ABC, Generic[SetupT, RunT]):
     def remember(self, run: RunT) -> None:
         """Durable when this returns."""
         self.runs.append(run)
+        self.write_journal()
+
+    def write_journal(self) -> None:
         lines = [json.dumps(durable.finite(asdict(r)), allow_nan=False) for r in self.runs]
         data = "".join(f"{line}\n" for line in lines).encode()
         # Written anew and put in the old one's place: an appended line could be torn by kill -9.
