@@ -126,12 +126,17 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         Encoder as Encoder,
         EncoderContext as EncoderContext,
         EncoderFactory as EncoderFactory,
+        Executor as Executor,
+        ExecutorContext as ExecutorContext,
+        ExecutorFactory as ExecutorFactory,
         ExportAnswers as ExportAnswers,
         Exporter as Exporter,
         ExporterFactory as ExporterFactory,
         ExportFacts as ExportFacts,
         ExportProbe as ExportProbe,
         ExportSource as ExportSource,
+        Job as Job,
+        JobEnd as JobEnd,
         ModelFolder as ModelFolder,
         Role as Role,
         Searched as Searched,
@@ -171,6 +176,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     )
     from ttf.mining.scan.scan_counters import (
         ScanTally as ScanTally,
+    )
+    from ttf.process.job import (
+        StartedJob as StartedJob,
+        run_job as run_job,
     )
     from ttf.rundir.confined import (
         open_inside as open_inside,
@@ -252,7 +261,7 @@ _NAMES: Final = {
     "ttf.data.shards.node_cache": "NodeCache",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",
     "ttf.errors": "ArrayMissing ArtifactDamaged BadData ConfigError DataChanged DataCompressed DataMissing ExitCode GateNotMet MinerFailed PluginUnavailable Stopped StorageError TtfError storage_error suggestion",
-    "ttf.hookspecs": "CheckContext CutsTexts Encoder EncoderContext EncoderFactory ExportAnswers ExportFacts ExportProbe ExportSource Exporter ExporterFactory ModelFolder Role Searched TowerFacts Verdict hookimpl",
+    "ttf.hookspecs": "CheckContext CutsTexts Encoder EncoderContext EncoderFactory Executor ExecutorContext ExecutorFactory ExportAnswers ExportFacts ExportProbe ExportSource Exporter ExporterFactory Job JobEnd ModelFolder Role Searched TowerFacts Verdict hookimpl",
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
     "ttf.host.version": "__version__",
@@ -262,6 +271,7 @@ _NAMES: Final = {
     "ttf.mining.scan.float32_rows": "exact_search float32_blocks gather_float32 require_bank require_memory",
     "ttf.mining.scan.bank_scan": "BankScan",
     "ttf.mining.scan.scan_counters": "ScanTally",
+    "ttf.process.job": "StartedJob run_job",
     "ttf.rundir.confined": "open_inside open_named refuse_foreign",
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
     "ttf.rundir.incident_files": "list_incidents",

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-Kind = Literal["tower", "miner", "storage", "device", "encoder", "exporter", "observer", "check"]
+Kind = Literal[
+    "tower", "miner", "storage", "device", "encoder", "exporter", "executor", "observer", "check"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 DType = Literal["float32", "float16", "bfloat16", "int32", "int64", "uint8"]

@@ -1,10 +1,11 @@
-"""`ttf ab` on several hosts: node 0, and the others."""
+"""`ttf ab` on several hosts: node 0 and the others, or an executor."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +14,7 @@ from ttf.errors import PeerLost, Stopped
 from ttf.text.terminal import emit_json, say
 
 if TYPE_CHECKING:
+    from ttf.hookspecs import Executor
     from ttf.tools.ab.setup import ABSetup
     from ttf.tools.ab.study import ABLimits, ABStudy, Reason
     from ttf.tools.tickets.desk import Desk
@@ -27,18 +29,26 @@ def desk_at(place: Place) -> Desk:
     return Desk(listening(place.host, place.port), place.nodes - 1, say)
 
 
-def carry_on(
-    study: ABStudy, limits: ABLimits, settled: Callable[[ABStudy], bool], desk: Desk
-) -> Reason:
-    """Of node 0."""
-    from ttf.tools.ab.hosts import alike, node0
-    from ttf.tools.ab.progress import RepeatLines
-    from ttf.tools.ab.study import noted_load
+@dataclass(frozen=True)
+class With:
+    """A study that is not done on this host alone: with the nodes at a desk, or by an executor."""
 
-    noted_load(study, limits)
-    own = alike.own(study.setup)
-    say("Other hosts may join at any time; each block runs on one host.")
-    return node0.carry_on(study, limits, RepeatLines(study, 2), settled, desk, own)
+    by: Desk | Executor
+
+    def carry_on(
+        self, study: ABStudy, limits: ABLimits, settled: Callable[[ABStudy], bool]
+    ) -> Reason:
+        from ttf.tools.ab.hosts import alike, by_executor, node0
+        from ttf.tools.ab.progress import RepeatLines
+        from ttf.tools.ab.study import noted_load
+        from ttf.tools.tickets.desk import Desk
+
+        noted_load(study, limits)
+        own, lines = alike.own(study.setup), RepeatLines(study, 2)
+        if isinstance(self.by, Desk):
+            say("Other hosts may join at any time; each block runs on one host.")
+            return node0.carry_on(study, limits, lines, settled, self.by, own)
+        return by_executor.carry_on(study, limits, lines, settled, self.by, own)
 
 
 def work_for_node_0(

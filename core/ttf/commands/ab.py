@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ttf.tools.ab.finish import Places
     from ttf.tools.ab.setup import ABSetup
     from ttf.tools.ab.study import ABLimits, ABStudy
-    from ttf.tools.tickets.desk import Desk
 
 _OF_COMMANDS = {"metric": "--metric", "better": "--better", "run_limit_s": "--run-limit"}
 _OF_FILES = {"vary": "--vary", "sets": "--set", "steps": "--steps"}
@@ -54,6 +53,7 @@ Examples:
   ttf ab --resume runs/ab-001 --repeats 20                  continues the study
   ttf ab --command "python a.py" --command "python b.py" --metric 'loss: ([0-9.]+)'
   ttf ab a.toml b.toml --nodes 2 --rendezvous 10.0.0.1:29400    the same on each of two hosts
+  ttf ab a.toml b.toml --executor dask --parallel 4             blocks as jobs of a cluster
 \b
 An arm is one configuration. A block has one repeat of each arm, all with the same seed, in a
 random, balanced order. A repeat with a crash counts too: it survived if it finished after
@@ -102,7 +102,8 @@ configuration or the data is wrong.""",
 @options.count(
     "--parallel",
     default=1,
-    help="Repeats that run at the same time; the measured speeds are then lower than alone.",
+    help="Repeats that run at the same time on a host; the measured speeds are then lower than "
+    "alone. With --executor: blocks at the same time.",
 )
 @click.option(
     "--budget",
@@ -138,6 +139,7 @@ configuration or the data is wrong.""",
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
 @options.path("--out", help="Folder of the study. [default: runs/ab-001, ...]")
 @_hosts.hosts
+@_hosts.executor
 @options.resume_study
 @options.allow_remote
 @options.path(
@@ -186,6 +188,7 @@ def command(
 
     limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
     place = _hosts.place(chosen)
+    executor = _hosts.chosen_executor(chosen, jobs=parallel, alone=place is None)
     places = Places(**{name: chosen.pop(name) for name in ("csv", "markdown", "html")})
     places.check(overwrite=overwrite)
     given = {name: value for name, value in chosen.items() if value not in (None, (), {}, False)}
@@ -207,7 +210,8 @@ def command(
             )
         setup = commands_setup(again) if again else None
         study = ABStudy.reopened(resume, repeats, allow_remote=allow_remote, given=setup)
-    _carry_out(study, limits, places, as_json, desk)
+    by = executor or desk
+    _carry_out(study, limits, places, as_json, None if by is None else _ab_hosts.With(by))
 
 
 def _given_setup(files: tuple[Path, ...], resume: Path | None, **given: Any) -> ABSetup:
@@ -249,7 +253,11 @@ def _commands_or_files(files: tuple[Path, ...], given: dict[str, Any]) -> tuple[
 
 
 def _carry_out(
-    study: ABStudy, limits: ABLimits, places: Places, as_json: bool, desk: Desk | None
+    study: ABStudy,
+    limits: ABLimits,
+    places: Places,
+    as_json: bool,
+    others: _ab_hosts.With | None,
 ) -> None:
     """Runs the study to its end and prints the result."""
     from ttf.tools.ab import finish
@@ -265,11 +273,11 @@ def _carry_out(
         _introduce(study, limits)
         with stopped_in_order(study, partial):
             try:
-                if desk is None:
+                if others is None:
                     progress = RepeatLines(study, limits.parallel)
                     reason = carry_on(study, limits, progress, finish.is_settled)
                 else:
-                    reason = _ab_hosts.carry_on(study, limits, finish.is_settled, desk)
+                    reason = others.carry_on(study, limits, finish.is_settled)
             except BaseException:
                 say()  # the line of the repeat that was running
                 raise

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         StoreWriter,
         TowerFactory,
     )
-    from ttf.hookspecs import Check, EncoderFactory, ExporterFactory
+    from ttf.hookspecs import Check, EncoderFactory, ExecutorFactory, ExporterFactory
 
 # Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
@@ -126,6 +126,8 @@ def usable(kind: Literal["device"], name: str) -> DeviceFactory: ...
 def usable(kind: Literal["encoder"], name: str) -> EncoderFactory: ...
 @overload
 def usable(kind: Literal["exporter"], name: str) -> ExporterFactory: ...
+@overload
+def usable(kind: Literal["executor"], name: str) -> ExecutorFactory: ...
 @overload
 def usable(kind: Kind, name: str) -> Factory: ...
 def usable(kind: Kind, name: str) -> Factory:

@@ -66,6 +66,13 @@ class ABStudy(Study[ABSetup, Sample]):
                 del arm["words"]
         return {"setup": setup, "record": asdict(self.record)}
 
+    def line(self, run: Sample) -> dict[str, Any]:
+        values = asdict(run)
+        if not run.host:  # as before there were several hosts
+            for name in ("host", "attempt", "folder"):
+                del values[name]
+        return values
+
     @classmethod
     def restored(
         cls, folder: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]

@@ -124,9 +124,7 @@ def _items(found: object) -> Iterator[tuple[Any, Any]]:
 def refuse_other_settings(ours: Mapping[str, Any], theirs: object, host: str) -> None:
     """What the commands of both hosts ask for. Raises ConfigError."""
     told = dict(_items(theirs))
-    different = [
-        key for key in sorted(ours.keys() | told.keys()) if ours.get(key) != told.get(key)
-    ]
+    different = [key for key in sorted(ours.keys() | told.keys()) if ours.get(key) != told.get(key)]
     if different:
         raise ConfigError(
             f"{host} was started with something else than node 0: {', '.join(different)}.",

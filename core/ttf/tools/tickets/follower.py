@@ -62,8 +62,14 @@ def follow(place: Place, hand: Hand) -> Mapping[str, Any]:
 def _served(line: Line, hand: Hand, welcome: Mapping[str, Any]) -> Mapping[str, Any]:
     hand.welcomed(welcome)
     said_at = heard_at = time.monotonic()
-    line.connection.settimeout(_LOOK_EVERY_S)
     while True:
+        # Before more is read: the last words may be here already, and the connection closed.
+        while (found := line.next_message()) is not None:
+            heard_at = time.monotonic()
+            if "over" in found:
+                return found
+            if found != BEAT:
+                hand.heard(found)
         hand.look()
         for message in hand.to_say():
             line.send(message)
@@ -73,12 +79,6 @@ def _served(line: Line, hand: Hand, welcome: Mapping[str, Any]) -> Mapping[str, 
             said_at = time.monotonic()
         line.connection.settimeout(_LOOK_EVERY_S)
         line.take()
-        while (found := line.next_message()) is not None:
-            heard_at = time.monotonic()
-            if "over" in found:
-                return found
-            if found != BEAT:
-                hand.heard(found)
         if time.monotonic() - heard_at > SILENT_S:
             raise LineLost(f"no sign of life for {SILENT_S:.0f} s")
 

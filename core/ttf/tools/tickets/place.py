@@ -32,14 +32,17 @@ class Place:
         return is_here(self.host, self.port) if self.node is None else self.node == 0
 
 
-def place_of(nodes: int, rendezvous: str, node: int | None, patience_s: float | None) -> Place | None:
+def place_of(
+    nodes: int, rendezvous: str, node: int | None, patience_s: float | None
+) -> Place | None:
     """None: one host. Raises ConfigError."""
     if nodes == 1:
         given = {"--rendezvous": rendezvous, "--node": node, "--patience": patience_s}
         found = [name for name, value in given.items() if value not in ("", None)]
         if found:
             raise ConfigError(
-                f"{', '.join(found)}: only for several hosts.", hint="Add --nodes N, or leave it out."
+                f"{', '.join(found)}: only for several hosts.",
+                hint="Add --nodes N, or leave it out.",
             )
         return None
     if nodes > MOST_NODES:

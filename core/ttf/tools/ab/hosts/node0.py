@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ttf.text.terminal import say
 from ttf.tools.ab.hosts.alike import Own
-from ttf.tools.ab.hosts.blocks import SPOILED, Blocks, Ticket
+from ttf.tools.ab.hosts.giving import Giving
 from ttf.tools.ab.hosts.runner import CellRunner
 from ttf.tools.ab.hosts.wire import cells_message, finished_from
 from ttf.tools.ab.sample import Sample
@@ -32,124 +31,76 @@ def carry_on(
     own: Own,
 ) -> Reason:
     """As `ttf.tools.ab.study.carry_on`, with the hosts that come to the desk."""
-    sitting = _Sitting(study, limits, settled, desk, own, Records(study, watcher))
+    giving = Giving(study, limits, settled, Records(study, watcher), limits.parallel)
+    runner = CellRunner(
+        setup=study.setup,
+        folder=study.folder,
+        parallel=limits.parallel,
+        keep_runs=limits.keep_runs,
+        allow_remote=study.allow_remote,
+    )
+    sitting = _Sitting(giving, runner, desk, own)
     desk.greet = sitting.greet
     over: dict[str, Any] = {"over": "stopped", "text": "Node 0 stopped the study."}
     try:
         sitting.run()
-        over = {"over": sitting.reason, "text": ""}
-        return sitting.reason
+        over = {"over": giving.reason, "text": ""}
+        return giving.reason
     except Exception as error:
         over = {"over": "error", "text": f"Node 0 ended the study: {error}"}
         raise
     finally:
-        sitting.runner.end()
+        runner.end()
         desk.close(over)
 
 
 @dataclass
 class _Sitting:
-    study: ABStudy
-    limits: ABLimits
-    settled: Callable[[ABStudy], bool]
+    giving: Giving
+    runner: CellRunner
     desk: Desk
     own: Own
-    records: Records[Cell, Sample]
-    reason: Reason = "all"
-    over: bool = False  # no more blocks are given out
     wanting: dict[Node, int] = field(default_factory=dict)  # how many blocks at a time
-    began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        study, limits = self.study, self.limits
-        self.blocks = Blocks.of(study.setup.cells, study.runs)
+        self.study, self.blocks = self.giving.study, self.giving.blocks
         self.here = self.own.facts["host"]
-        self.runner = CellRunner(
-            setup=study.setup,
-            folder=study.folder,
-            parallel=limits.parallel,
-            keep_runs=limits.keep_runs,
-            allow_remote=study.allow_remote,
-        )
-        self.at_once = max(1, limits.parallel // len(study.setup.arms))
-
-    @property
-    def budget_left_s(self) -> float | None:
-        budget_s = self.limits.budget_s
-        return None if budget_s is None else budget_s - (time.monotonic() - self.began)
 
     def run(self) -> None:
+        at_once = max(1, self.runner.parallel // len(self.study.setup.arms))
         while True:
             if self.runner.idle:
-                for ticket in self._tickets(_HERE, self.here, self.at_once, ("", self.here)):
+                for ticket in self.giving.tickets(_HERE, self.here, at_once, ("", self.here)):
                     self.runner.add(ticket.cells)
             for node, most in list(self.wanting.items()):
                 self._give(node, most)
-            if not self.blocks.held and (self.over or not self._is_left()):
+            if self.giving.finished:
                 return
             for event in self.desk.look(_LOOK_EVERY_S):
                 self._happened(event)
             for finished in self.runner.look(begin=True):
-                self._ended_here(finished)
-
-    def _is_left(self) -> bool:
-        return len(self.study.done) < len(self.study.setup.cells)
-
-    # --- giving out ------------------------------------------------------------------------------
-
-    def _tickets(
-        self, holder: object, host: str, most: int, own: tuple[str, ...] = ()
-    ) -> list[Ticket]:
-        given: list[Ticket] = []
-        while len(given) < most and not self._is_over():
-            ticket = self.blocks.next_for(holder, host, self.study.runs, own)
-            if ticket is None:
-                break
-            self.study.void(ticket.spoiled, SPOILED)
-            given.append(ticket)
-        return given
-
-    def _is_over(self) -> bool:
-        study, parallel = self.study, self.limits.parallel
-        if not self.over and study.setup.sequential and self.settled(study):
-            self.over, self.reason = True, "settled"
-        left_s = self.budget_left_s
-        if not self.over and left_s is not None and self._is_left():
-            expected_s = study.expected_s(len(study.setup.arms), parallel) or 0.0
-            if left_s <= 0 or expected_s > left_s:
-                self.over, self.reason = True, "budget"
-        return self.over
+                attempt = self.blocks.held[finished.run.block].attempt
+                run = replace(finished.run, host=self.here, attempt=attempt)
+                self.giving.record(replace(finished, run=run))
 
     def _give(self, node: Node, most: int) -> None:
-        tickets = self._tickets(node, node.name, most)
+        tickets = self.giving.tickets(node, node.name, most)
         if tickets:
             del self.wanting[node]
         for ticket in tickets:
-            self.desk.tell(
-                node,
-                {
-                    "ticket": ticket.block,
-                    "attempt": ticket.attempt,
-                    "cells": cells_message(ticket.cells),
-                },
-            )
+            cells = cells_message(ticket.cells)
+            message = {"ticket": ticket.block, "attempt": ticket.attempt, "cells": cells}
+            self.desk.tell(node, message)
 
     # --- what comes back -------------------------------------------------------------------------
-
-    def _ended_here(self, finished: FinishedRun[Sample]) -> None:
-        held = self.blocks.held[finished.run.block]
-        run = replace(finished.run, host=self.here, attempt=held.attempt)
-        self._record(replace(finished, run=run))
-
-    def _record(self, finished: FinishedRun[Sample]) -> None:
-        self.records.take(finished, self.budget_left_s)
-        self.blocks.ended(finished.run.block, finished.run.arm, self.study.runs)
 
     def greet(self, hello: Mapping[str, Any]) -> dict[str, Any]:
         """Raises ConfigError and BadData for a host with something else."""
         host, stated = self.own.compare(hello)
         if stated:
-            say(f"{host} has another {stated}. Quality and speed may differ a little from block to block.")
+            say(
+                f"{host} has another {stated}. Quality and speed may differ a little from block to block."
+            )
         taken = {self.here, *(node.name for node in self.desk.nodes)}
         before = str(hello.get("name", ""))
         name, number = host, 1
@@ -173,14 +124,13 @@ class _Sitting:
 
     def _came(self, node: Node, hello: Mapping[str, Any]) -> None:
         say(f"{node.name} joined.")
-        kept, dropped = [], []
+        kept: list[int] = []
+        dropped: list[int] = []
         holds = hello.get("holds")
         for block, attempt in _pairs(holds if isinstance(holds, list) else []):
             known = self.blocks.adopted(block, attempt, node, node.name, self.study.runs)
             (kept if known else dropped).append(block)
-        done = [
-            [s.block, s.arm] for s in self.study.runs if s.counted and s.block in kept
-        ]
+        done = [[s.block, s.arm] for s in self.study.runs if s.counted and s.block in kept]
         self.desk.tell(node, {"go_on": kept, "drop": dropped, "done": done})
 
     def _said(self, node: Node, message: Mapping[str, Any]) -> None:
@@ -204,7 +154,7 @@ class _Sitting:
             return
         # Not outstanding: a repetition of what is here already, or of a block that it lost.
         if key[1] in outstanding:
-            self._record(finished)
+            self.giving.record(finished)
         self.desk.tell(node, {"kept": number})
 
 

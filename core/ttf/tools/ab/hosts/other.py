@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from ttf.errors import FolderInUse
+from ttf.errors import ConfigError, FolderInUse
 from ttf.rundir.confined import is_plain_name
 from ttf.text.terminal import say
 from ttf.tools.ab.hosts.alike import Own
@@ -71,7 +71,13 @@ class BlockHand:
         assert runner is not None
         if "ticket" in message:
             self._asked = False
-            cells = cells_from(message["cells"], self.setup)
+            try:
+                cells = cells_from(message["cells"], self.setup)
+            except (LookupError, TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"Node 0 gave work that this host cannot read: {error}.",
+                    hint="Is it the same version of ttf, and were the same files given?",
+                ) from error
             self._attempts[int(message["ticket"])] = int(message["attempt"])
             runner.add(cells)
         elif "kept" in message:

@@ -22,9 +22,9 @@ def cells_message(cells: Sequence[Cell]) -> list[list[Any]]:
 
 
 def cells_from(found: object, setup: ABSetup) -> list[Cell]:
-    """Raises ValueError for what is no repeat of this study."""
+    """Raises ValueError or TypeError for what is no repeat of this study."""
     if not isinstance(found, list):
-        raise ValueError("a ticket without repeats")
+        raise TypeError("a ticket without repeats")
     cells = []
     for values in found:
         if not isinstance(values, list) or len(values) != len(Cell._fields):
@@ -54,9 +54,7 @@ def _error_message(error: Mapping[str, Any] | None) -> dict[str, str] | None:
     return {key: str(error.get(key, ""))[:_LONGEST_TEXT] for key in ("class", "message", "hint")}
 
 
-def finished_from(
-    found: object, setup: ABSetup, *, host: str, attempt: int
-) -> FinishedRun[Sample]:
+def finished_from(found: object, setup: ABSetup, *, host: str, attempt: int) -> FinishedRun[Sample]:
     """What another host measured, with the host. Raises ValueError, TypeError or LookupError."""
     if not isinstance(found, Mapping):
         raise TypeError("a result that is none")
