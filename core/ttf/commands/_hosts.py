@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +12,7 @@ from ttf.commands import _options as options
 
 if TYPE_CHECKING:
     from ttf.hookspecs import Executor
+    from ttf.tools.tickets.desk import Desk
     from ttf.tools.tickets.place import Place
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,6 +57,45 @@ def place(chosen: dict[str, Any]) -> Place | None:
 
     names = ("nodes", "rendezvous", "node", "patience_s")
     return place_of(*(chosen.pop(name) for name in names))
+
+
+@contextlib.contextmanager
+def desk_at(place: Place | None, say: Callable[[str], None]) -> Iterator[Desk | None]:
+    """Listens at the address of the rendezvous; whoever came is told how the block ended. Raises
+    ConfigError."""
+    if place is None:
+        yield None
+        return
+    from ttf.supervise.nodes.addresses import listening
+    from ttf.tools.tickets.desk import Desk
+
+    desk = Desk(listening(place.host, place.port), place.nodes - 1, say)
+    over = {"over": "stopped", "text": "Node 0 stopped."}
+    try:
+        yield desk
+        over = {"over": "all", "text": ""}
+    except Exception as error:
+        over = {"over": "error", "text": f"Node 0 ended: {error}"}
+        raise
+    finally:
+        desk.close(over)
+
+
+def told_at_the_end(told: Mapping[str, Any], *, as_json: bool) -> None:
+    """Of another node. Raises PeerLost if node 0 did not come to its end."""
+    from ttf.errors import PeerLost
+    from ttf.text.terminal import emit_json, say
+
+    if told["ended"] in ("stopped", "error"):
+        error = PeerLost(
+            str(told["text"]), hint="Start it again on node 0, and then this command again here."
+        )
+        error.details = dict(told)
+        raise error
+    if as_json:
+        emit_json({name: value for name, value in told.items() if name != "text"})
+    else:
+        say("It is over; the results are on node 0.")
 
 
 def executor(command: F) -> F:

@@ -88,7 +88,12 @@ def run_job(job: Job, cancelled: Callable[[], bool] = lambda: False) -> JobEnd:
     """
     import socket
 
-    started = StartedJob(job)
+    try:
+        started = StartedJob(job)
+    except OSError as error:
+        return JobEnd(
+            name=job.name, exit_code=None, errors=str(error), where=socket.gethostname()
+        )
     try:
         while not started.is_over and not cancelled():
             time.sleep(_LOOK_EVERY_S)

@@ -17,7 +17,7 @@ from ttf.tools.encode.collection import Collected
 
 _WORK: Final = "ttf.tools.encode.work"
 # A process that neither computes nor reads for so long waits for something that does not come.
-_IDLE_S: Final = 300.0
+IDLE_S: Final = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,20 +70,7 @@ class EncoderProcess:
                 note(f"{news['kept']:,} {news['kind']} are already encoded.")
             progress(sum(done.values()), total)
 
-        request = self._chosen.request | {
-            "facts": dict(facts),
-            "dtype": dtype,
-            "kinds": [
-                {
-                    "name": kind.name,
-                    "stem": str(kind.folder / kind.name),
-                    "folder": str(folder / kind.name),
-                    "digest": kind.digest,
-                    "role": role,
-                }
-                for kind, role in kinds
-            ],
-        }
+        request = request_for(self._chosen, facts, kinds, folder, dtype)
         self._answer("encode", request, heard, kept=True)
 
     def _answer(
@@ -99,7 +86,7 @@ class EncoderProcess:
                 work=f"{_WORK}:{task}",
                 request=request,
                 deadline_s=math.inf,
-                idle_s=_IDLE_S,
+                idle_s=IDLE_S,
                 heard=heard,
             )
         )
@@ -107,16 +94,44 @@ class EncoderProcess:
             return ended.answer
         if ended.error is not None:
             raise from_document(ended.error)
-        raise _died(self._chosen, ended, kept=kept)
+        raise died(self._chosen, ended, kept=kept)
+
+    def close(self) -> None:
+        """Ends the process; the next question starts another one."""
+        self._process.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.close()
+        self.close()
 
 
-def _died(chosen: Chosen, ended: Ended, *, kept: bool) -> GaveUp:
+def request_for(
+    chosen: Chosen,
+    facts: Mapping[str, Any],
+    kinds: Sequence[tuple[Collected, str]],
+    folder: Path,
+    dtype: str,
+) -> dict[str, Any]:
+    """Of the task `encode`."""
+    return chosen.request | {
+        "facts": dict(facts),
+        "dtype": dtype,
+        "kinds": [
+            {
+                "name": kind.name,
+                "stem": str(kind.folder / kind.name),
+                "folder": str(folder / kind.name),
+                "digest": kind.digest,
+                "role": role,
+            }
+            for kind, role in kinds
+        ],
+    }
+
+
+def died(chosen: Chosen, ended: Ended, *, kept: bool) -> GaveUp:
     from ttf.tools.doctor.task_failures import in_a_word
 
     info = plugins.find("encoder", chosen.name)
