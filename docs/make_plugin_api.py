@@ -103,6 +103,7 @@ _HELPERS = {
     "ttf.machine.measured",
     "ttf.mining.scan.bank_scan",
     "ttf.mining.scan.scan_counters",
+    "ttf.process.job",
     "ttf.rundir.durable",
     "ttf.rundir.metrics_log",
 }

@@ -108,7 +108,9 @@ def executor(command: F) -> F:
         help="An option of the executor; see ttf plugins show executor.NAME.",
     )
     named = options.plugin(
-        "--executor", "executor", help="Who runs the blocks, as jobs; local: processes of this host."
+        "--executor",
+        "executor",
+        help="Who runs the blocks, as jobs; local: processes of this host.",
     )
     return named(sets(command))
 

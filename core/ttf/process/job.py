@@ -81,7 +81,7 @@ class StartedJob:
         self._err.close()
 
 
-def run_job(job: Job, cancelled: Callable[[], bool] = lambda: False) -> JobEnd:
+def run_job(job: Job, cancelled: Callable[[], bool] | None = None) -> JobEnd:
     """Runs it here and returns when it has ended, for executors whose workers are Python processes.
 
     If `cancelled` says so, or this raises, the job ends with all of its processes.
@@ -91,11 +91,9 @@ def run_job(job: Job, cancelled: Callable[[], bool] = lambda: False) -> JobEnd:
     try:
         started = StartedJob(job)
     except OSError as error:
-        return JobEnd(
-            name=job.name, exit_code=None, errors=str(error), where=socket.gethostname()
-        )
+        return JobEnd(name=job.name, exit_code=None, errors=str(error), where=socket.gethostname())
     try:
-        while not started.is_over and not cancelled():
+        while not started.is_over and not (cancelled is not None and cancelled()):
             time.sleep(_LOOK_EVERY_S)
     finally:
         started.end()

@@ -21,7 +21,7 @@ _WAIT_S: Final = 120.0
 JOBS: Final = 2
 # What a job of the suite does: a module beside the tests, found by PYTHONPATH.
 MODULE: Final = "ttf_executor_suite_job"
-_PROGRAM: Final = '''
+_PROGRAM: Final = """
 import os, pathlib, subprocess, sys, time
 what, *more = sys.argv[1:]
 if what == "say":
@@ -44,7 +44,7 @@ elif what == "meet":  # waits for another job
     own.touch()
     while not other.exists():
         time.sleep(0.01)
-'''
+"""
 
 
 class ExecutorTests(PluginTests):
@@ -95,9 +95,7 @@ class ExecutorTests(PluginTests):
         assert end.where, "where: the name of the host"
         assert list(executor.ended()) == []
 
-    def test_a_long_output_comes_whole(
-        self, executor: Executor, job: Callable[..., Job]
-    ) -> None:
+    def test_a_long_output_comes_whole(self, executor: Executor, job: Callable[..., Job]) -> None:
         executor.start(job("a", "flood", 3_000_000))
         assert self.ends(executor, "a")["a"].output == b"x" * 3_000_000
 

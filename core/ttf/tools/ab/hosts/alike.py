@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.tools.ab.setup import ABSetup
 from ttf.tools.studies.child import ask
 from ttf.tools.tickets import facts
+from ttf.tools.tickets.own import Own
 
 _DATA: Final = ("data.pairs", "data.bank", "data.context", "train.init")
 _RESOLVE: Final = "ttf.tools.ab.resolve_task:resolve_arms"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Own:
-    """Of this host."""
-
-    facts: Mapping[str, str]
-    settings: Mapping[str, Any]
-    data: Mapping[str, str]
-
-    @property
-    def message(self) -> dict[str, Any]:
-        return {
-            "facts": dict(self.facts),
-            "settings": dict(self.settings),
-            "data": dict(self.data),
-        }
-
-    def compare(self, hello: Mapping[str, Any]) -> tuple[str, str]:
-        """Of node 0, with another host: its name and what is only stated. Raises ConfigError and
-        BadData."""
-        try:
-            theirs = facts.read(hello.get("facts"))
-        except ValueError as error:
-            from ttf.errors import ConfigError
-
-            raise ConfigError(f"A host that wants to join is refused: {error}.") from None
-        facts.refuse_other_versions(self.facts, theirs)
-        facts.refuse_other_settings(self.settings, hello.get("settings"), theirs["host"])
-        facts.refuse_other_data(self.data, hello.get("data"), theirs["host"])
-        return theirs["host"], facts.stated(self.facts, theirs)
-
-
 def own(setup: ABSetup) -> Own:
     """Reads the configurations in a child process."""
-    return Own(facts=facts.own(), settings=settings_of(setup), data=_data(setup))
+    return Own(settings=settings_of(setup), data=_data(setup))
 
 
 def settings_of(setup: ABSetup) -> dict[str, Any]:

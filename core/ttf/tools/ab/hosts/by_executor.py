@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from ttf.errors import GaveUp
 from ttf.hookspecs import Executor, JobEnd
 from ttf.process.error_document import from_document
 from ttf.text.terminal import say
-from ttf.tools.ab.hosts.alike import Own
 from ttf.tools.ab.hosts.blocks import Ticket
 from ttf.tools.ab.hosts.giving import Giving
 from ttf.tools.ab.hosts.job import job_of, told
@@ -21,6 +20,7 @@ from ttf.tools.ab.setup import Cell
 from ttf.tools.ab.study import ABLimits, ABStudy, Reason
 from ttf.tools.studies.carry_out import Records, Watcher
 from ttf.tools.studies.one_run import FinishedRun
+from ttf.tools.tickets.own import Own
 
 _LOOK_EVERY_S: Final = 0.1
 _MOST_LOST: Final = 3  # jobs in a row before the study gives up
@@ -83,7 +83,7 @@ class _Jobs:
             raise from_document(error)
         if end.exit_code == 0 and any("over" in line for line in lines):
             self.lost_in_a_row = 0
-            hello = next((line["own"] for line in lines if "own" in line), {})
+            hello: dict[str, Any] = next((line["own"] for line in lines if "own" in line), {})
             host, _ = self.own.compare(hello)
             for line in lines:
                 if "result" in line:
@@ -95,9 +95,7 @@ class _Jobs:
 
     def _read(self, found: object, ticket: Ticket, host: str) -> FinishedRun[Sample]:
         try:
-            return finished_from(
-                found, self.giving.study.setup, host=host, attempt=ticket.attempt
-            )
+            return finished_from(found, self.giving.study.setup, host=host, attempt=ticket.attempt)
         except (LookupError, TypeError, ValueError) as error:
             raise GaveUp(
                 f"The job of block {ticket.block} on {host} told what cannot be used: {error}.",

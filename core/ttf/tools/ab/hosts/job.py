@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ttf.errors import ConfigError, Told
+from ttf.errors import ConfigError, TtfError
 from ttf.hookspecs import Job
 from ttf.process.error_document import to_document
 from ttf.rundir.confined import parsed_json, parsed_line
@@ -54,7 +54,7 @@ def main(text: str) -> int:
     signal.signal(signal.SIGTERM, stop)
     try:
         _work(parsed_json(text.encode()))
-    except Told as error:
+    except TtfError as error:
         _tell({"error": {**to_document(error), "traceback": ""}})
         return int(error.exit_code)
     _tell({"over": True})

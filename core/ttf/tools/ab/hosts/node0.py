@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ttf.text.terminal import say
-from ttf.tools.ab.hosts.alike import Own
 from ttf.tools.ab.hosts.giving import Giving
 from ttf.tools.ab.hosts.runner import CellRunner
 from ttf.tools.ab.hosts.wire import cells_message, finished_from
@@ -15,8 +14,9 @@ from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.setup import Cell
 from ttf.tools.ab.study import ABLimits, ABStudy, Reason
 from ttf.tools.studies.carry_out import Records, Watcher
-from ttf.tools.studies.one_run import FinishedRun
 from ttf.tools.tickets.desk import Came, Desk, Event, Left, Node, Said
+from ttf.tools.tickets.names import free_name
+from ttf.tools.tickets.own import Own
 
 _LOOK_EVERY_S: Final = 0.05
 _HERE: Final = "here"  # who holds a block: this, or a Node
@@ -101,14 +101,8 @@ class _Sitting:
             say(
                 f"{host} has another {stated}. Quality and speed may differ a little from block to block."
             )
-        taken = {self.here, *(node.name for node in self.desk.nodes)}
-        before = str(hello.get("name", ""))
-        name, number = host, 1
-        if before.startswith(host) and before not in taken and len(before) < len(host) + 8:
-            name = before
-        while name in taken:
-            number += 1
-            name = f"{host}-{number}"
+        taken = [self.here, *(node.name for node in self.desk.nodes)]
+        name = free_name(host, hello.get("name", ""), taken)
         return {"name": name, "study": self.study.folder.absolute().name}
 
     def _happened(self, event: Event) -> None:

@@ -14,7 +14,6 @@ from filelock import FileLock
 from ttf.errors import ConfigError, FolderInUse
 from ttf.rundir.confined import is_plain_name
 from ttf.text.terminal import say
-from ttf.tools.ab.hosts.alike import Own
 from ttf.tools.ab.hosts.runner import CellRunner
 from ttf.tools.ab.hosts.wire import cells_from, finished_message
 from ttf.tools.ab.progress import ending
@@ -23,6 +22,7 @@ from ttf.tools.ab.setup import ABSetup
 from ttf.tools.ab.study import ABLimits
 from ttf.tools.studies.one_run import FinishedRun
 from ttf.tools.studies.study import claim, release
+from ttf.tools.tickets.own import Own
 
 
 @dataclass
@@ -130,7 +130,7 @@ def _own_folder(out: Path | None, study: str, host: str) -> tuple[Path, FileLock
         more = "" if number == 1 else f"-{number}"
         folder = base.with_name(f"{base.name}-{host}{more}")
         with contextlib.suppress(FolderInUse):
-            return folder, claim(folder, ("runs",))
+            return folder, claim(folder)
     raise FolderInUse(
         f"Other processes use {base}-{host} and 98 more like it.", hint="Choose another --out."
     )

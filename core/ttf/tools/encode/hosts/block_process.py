@@ -28,9 +28,7 @@ class BlockProcess:
         self.given: list[Block] = []
         self._chosen = chosen
         self._scratch = tempfile.TemporaryDirectory(prefix="ttf-encode-")
-        self._child = Child(
-            serve.warm(_MODULE, None), environment={"TMPDIR": self._scratch.name}
-        )
+        self._child = Child(serve.warm(_MODULE, None), environment={"TMPDIR": self._scratch.name})
         asked = serve.task("open_all", {**request, "loose": str(loose.folder)})
         self._conversation = Conversation(self._child, asked)
         self._witness = Witness("command", self._child.pid)

@@ -58,7 +58,9 @@ class EncodingHand:
     _sending: int = 0
     _asked: int = 0
     _gave_up: list[Block] = field(default_factory=list)
-    _to_send: queue.SimpleQueue[tuple[str, Block, str] | None] = field(default_factory=queue.SimpleQueue)
+    _to_send: queue.SimpleQueue[tuple[str, Block, str] | None] = field(
+        default_factory=queue.SimpleQueue
+    )
     _sent: queue.SimpleQueue[tuple[Block, bool]] = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
