@@ -14,7 +14,7 @@ from ttf.errors import PeerLost, Stopped
 from ttf.text.terminal import emit_json, say
 
 if TYPE_CHECKING:
-    from ttf.hookspecs import Executor
+    from ttf.jobs import Executor
     from ttf.tools.ab.setup import ABSetup
     from ttf.tools.ab.study import ABLimits, ABStudy, Reason
     from ttf.tools.tickets.desk import Desk

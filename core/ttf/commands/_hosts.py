@@ -11,7 +11,7 @@ import click
 from ttf.commands import _options as options
 
 if TYPE_CHECKING:
-    from ttf.hookspecs import Executor
+    from ttf.jobs import Executor
     from ttf.tools.tickets.desk import Desk
     from ttf.tools.tickets.place import Place
 
@@ -129,9 +129,9 @@ def chosen_executor(chosen: dict[str, Any], *, jobs: int, alone: bool) -> Execut
             "--executor and --nodes are two ways to use several hosts.", hint="Choose one of them."
         )
     from ttf.commands.export import settings
-    from ttf.hookspecs import ExecutorContext
     from ttf.host import plugins
     from ttf.host.options import checked
+    from ttf.jobs import ExecutorContext
 
     factory = plugins.usable("executor", name)
     made = checked(factory.options_type, settings(sets), f"executor.{name}")

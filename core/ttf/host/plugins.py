@@ -60,7 +60,8 @@ if TYPE_CHECKING:
         StoreWriter,
         TowerFactory,
     )
-    from ttf.hookspecs import Check, EncoderFactory, ExecutorFactory, ExporterFactory
+    from ttf.hookspecs import Check, EncoderFactory, ExporterFactory
+    from ttf.jobs import ExecutorFactory
 
 # Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable
 from typing import IO, Final
 
-from ttf.hookspecs import Job, JobEnd
+from ttf.jobs import Job, JobEnd
 from ttf.process import child, lifeline, limits
 
 _MOST_OUTPUT: Final = 64 << 20

@@ -125,9 +125,9 @@ def _create(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _run_nothing(name: str, options: Mapping[str, Any]) -> None:
-    from ttf.hookspecs import ExecutorContext
     from ttf.host import plugins
     from ttf.host.options import checked
+    from ttf.jobs import ExecutorContext
 
     factory = plugins.usable("executor", name)
     chosen = checked(factory.options_type, options, f"executor.{name}")

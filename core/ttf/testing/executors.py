@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 import pytest
 
 from ttf.contracts import Kind
-from ttf.hookspecs import Executor, ExecutorContext, Job, JobEnd
+from ttf.jobs import Executor, ExecutorContext, Job, JobEnd
 from ttf.testing.plugin import PluginTests
 
 _WAIT_S: Final = 120.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ttf.errors import GaveUp
-from ttf.hookspecs import Executor, JobEnd
+from ttf.jobs import Executor, JobEnd
 from ttf.process.error_document import from_document
 from ttf.text.terminal import say
 from ttf.tools.ab.hosts.blocks import Ticket

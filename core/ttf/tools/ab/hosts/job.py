@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ttf.errors import ConfigError, TtfError
-from ttf.hookspecs import Job
+from ttf.jobs import Job
 from ttf.process.error_document import to_document
 from ttf.rundir.confined import parsed_json, parsed_line
 from ttf.rundir.typed_json import dataclass_from
