@@ -104,8 +104,7 @@ def encode_inputs(wanted: Wanted, reporter: Reporter, desk: Desk | None = None) 
         else:
             from ttf.tools.encode.hosts.shared import encode_with_hosts
 
-            encoder.close()  # Another process has the model now.
-            encode_with_hosts(wanted.encoder, facts, found.kinds, work, dtype, *told, desk)
+            encode_with_hosts(encoder, facts, found.kinds, work, dtype, *told, desk)
         split = split_pairs(found, wanted.val_split, wanted.seed)
         reporter.stage("write", None)
         card = _write(wanted, found, split, vectors, facts, identity)
@@ -123,12 +122,11 @@ def help_node_0(wanted: Wanted, place: Place, reporter: Reporter) -> dict[str, A
 
     check_first_rows(wanted.inputs, wanted.reading)
     folder = wanted.out.with_name(f"{wanted.out.name}-{host_name()}")
-    with _locked(folder) as work:
-        with EncoderProcess(wanted.encoder) as encoder:
-            facts = encoder.facts()
+    with _locked(folder) as work, EncoderProcess(wanted.encoder) as encoder:
+        facts = encoder.facts()
         found = read_inputs(wanted.inputs, wanted.reading, work, reporter)
         dtype = _TYPES[wanted.dtype]
-        hand = hand_of(wanted.encoder, facts, found.kinds, work, dtype, place)
+        hand = hand_of(encoder, facts, found.kinds, work, dtype, place)
         with contextlib.closing(hand):
             over = follow(place, hand)
         with contextlib.suppress(OSError):

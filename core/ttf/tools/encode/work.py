@@ -24,6 +24,7 @@ from ttf.host.options import checked
 from ttf.machine.thread_variables import thread_environment
 from ttf.mining.growing_arrays import GrowingArrays, Layout
 from ttf.process.collector import paused_for_imports
+from ttf.tools.encode.hosts.loose import Block, Form, LooseBlocks
 from ttf.tools.encode.text_files import Texts
 
 if TYPE_CHECKING:
@@ -71,10 +72,33 @@ def encode(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     return {}
 
 
+def block(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Writes one block to a file of its own, for encodings on several hosts."""
+    encoder, kind = made_as_before(request), request["kind"]
+    folder, wanted = Path(request["loose"]), Block(*request["block"])
+    rows, cut = encoded_block(
+        encoder,
+        Texts(Path(kind["stem"])).read(wanted.first, wanted.stop),
+        kind["role"],
+        np.dtype(request["dtype"]),
+        wanted.first,
+        f"number {{:,}} of the {kind['name']}",
+    )
+    form = Form(dim=encoder.dim, dtype=request["dtype"])
+    name = LooseBlocks(folder=folder, inside=folder).write(wanted, form.packed(rows, cut))
+    return {"block": list(wanted), "name": name}
+
+
 def made_as_before(request: Mapping[str, Any]) -> Encoder:
     """Raises ConfigError if it is another one by now."""
-    encoder = _encoder(request)
-    if _facts(encoder) != request["facts"]:
+    options, facts = (json.dumps(request[name], sort_keys=True) for name in ("options", "facts"))
+    return _as_before(request["encoder"], options, request["threads"], facts)
+
+
+@functools.cache  # to look at a large model takes longer than a block
+def _as_before(name: str, options: str, threads: int, facts: str) -> Encoder:
+    encoder = _loaded(name, options, threads)
+    if json.dumps(_facts(encoder), sort_keys=True) != facts:
         raise ConfigError(
             "The encoder changed while the command worked: its model or its options are others.",
             hint="Run the command again.",
@@ -132,7 +156,9 @@ class _Kind:
             first = arrays.done
             stop = self._texts.block_end(first, BLOCK_TEXTS, BLOCK_BYTES)
             texts = self._texts.read(first, stop)
-            arrays.append(*encoded_block(self._encoder, texts, self._role, self._dtype, first, where))
+            arrays.append(
+                *encoded_block(self._encoder, texts, self._role, self._dtype, first, where)
+            )
             self._tell({"kind": self._name, "done": arrays.done})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ttf.errors import ConfigError
 from ttf.process.line import LineLost
 from ttf.tools.encode.collection import Collected
-from ttf.tools.encode.encoder_process import Chosen, request_for
+from ttf.tools.encode.encoder_process import EncoderProcess, request_for
 from ttf.tools.encode.hosts.block_process import BlockProcess
 from ttf.tools.encode.hosts.loose import Block, Form, LooseBlocks
 from ttf.tools.encode.hosts.shared import AHEAD, blocks_of, loose_blocks, own_of
@@ -22,21 +22,20 @@ from ttf.tools.tickets.place import Place
 
 
 def hand_of(
-    chosen: Chosen,
+    encoder: EncoderProcess,
     facts: Mapping[str, Any],
     kinds: Sequence[tuple[Collected, str]],
     work: Path,
     dtype: str,
     place: Place,
 ) -> EncodingHand:
-    """Starts the encoder's process."""
-    request = request_for(chosen, facts, kinds, work / "vectors", dtype)
+    request = request_for(encoder.chosen, facts, kinds, work / "vectors", dtype)
     loose = loose_blocks(work, request)
     blocks = [block for kind, _ in kinds for block in blocks_of(kind)]
     return EncodingHand(
         place=place,
-        own=own_of(chosen, facts, kinds, dtype),
-        process=BlockProcess(chosen, request, loose),
+        own=own_of(encoder.chosen, facts, kinds, dtype),
+        process=BlockProcess(encoder, request, loose),
         loose=loose,
         form=Form(dim=facts["dim"], dtype=dtype),
         blocks={(block.kind, block.first): block for block in blocks},
@@ -127,5 +126,4 @@ class EncodingHand:
 
     def close(self) -> None:
         self._to_send.put(None)
-        self.process.close()
         self._thread.join()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ttf.mining.growing_arrays import GrowingArrays
 from ttf.rundir.removing import remove_if_there
 from ttf.tools.encode.collection import Collected
-from ttf.tools.encode.encoder_process import Chosen, request_for
+from ttf.tools.encode.encoder_process import Chosen, EncoderProcess, request_for
 from ttf.tools.encode.hosts.block_process import BlockProcess
 from ttf.tools.encode.hosts.loose import Block, Form, LooseBlocks
 from ttf.tools.encode.work import BLOCK_BYTES, BLOCK_TEXTS, arrays_of, key_of
@@ -51,7 +51,7 @@ def blocks_of(kind: Collected, first: int = 0) -> list[Block]:
 
 
 def encode_with_hosts(
-    chosen: Chosen,
+    encoder: EncoderProcess,
     facts: Mapping[str, Any],
     kinds: Sequence[tuple[Collected, str]],
     work: Path,
@@ -60,28 +60,24 @@ def encode_with_hosts(
     note: Callable[[str], None],
     desk: Desk,
 ) -> None:
-    """As `ttf.tools.encode.encoder_process.encode_kinds`, into `work/vectors`."""
-    request = request_for(chosen, facts, kinds, work / "vectors", dtype)
+    """As `EncoderProcess.encode_kinds`, into `work/vectors`."""
+    request = request_for(encoder.chosen, facts, kinds, work / "vectors", dtype)
     loose = loose_blocks(work, request)
-    process = BlockProcess(chosen, request, loose)
-    try:
-        shared = _Shared(
-            desk=desk,
-            process=process,
-            own=own_of(chosen, facts, kinds, dtype),
-            loose=loose,
-            form=Form(dim=facts["dim"], dtype=dtype),
-            note=note,
-        )
-        for (kind, _), told in zip(kinds, request["kinds"], strict=True):
-            shared.add(kind, arrays_of(told, request, kind.count))
-        desk.greet, desk.expected = shared.greet, shared.expected
-        total = sum(kind.count for kind, _ in kinds)
-        while shared.done < total:
-            shared.look()
-            progress(shared.done, total)
-    finally:
-        process.close()
+    shared = _Shared(
+        desk=desk,
+        process=BlockProcess(encoder, request, loose),
+        own=own_of(encoder.chosen, facts, kinds, dtype),
+        loose=loose,
+        form=Form(dim=facts["dim"], dtype=dtype),
+        note=note,
+    )
+    for (kind, _), told in zip(kinds, request["kinds"], strict=True):
+        shared.add(kind, arrays_of(told, request, kind.count))
+    desk.greet, desk.expected = shared.greet, shared.expected
+    total = sum(kind.count for kind, _ in kinds)
+    while shared.done < total:
+        shared.look()
+        progress(shared.done, total)
     remove_if_there(loose.folder, work)
 
 
