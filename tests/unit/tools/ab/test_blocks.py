@@ -133,3 +133,20 @@ def test_parts_of_other_hosts_are_found() -> None:
     here, there = sample(CELLS[0], "one", 1), sample(CELLS[2], "two", 1)
     whole = [sample(cell, "two", 1) for cell in CELLS[4:6]]
     assert parts_of_others(CELLS, [here, there, *whole], HERE) == [there]
+
+
+def test_a_host_that_is_idle_gets_what_is_missing_of_its_block() -> None:
+    """It came back, and one repeat that it had told was void."""
+    study = Study()
+    ticket = study.give("two")
+    assert ticket is not None
+    first, second = ticket.cells
+    study.samples.append(replace(sample(first, "two", 1), outcome="void", reason="killed"))
+    study.blocks.ended(1, first.arm, study.samples)
+    study.blocks.lost("two")
+    assert study.blocks.adopted(1, 1, "two", "two", study.samples)
+    study.samples.append(sample(second, "two", 1))
+    study.blocks.ended(1, second.arm, study.samples)
+    study.blocks.idle("two")
+    again = study.give("two")
+    assert again is not None and (again.block, again.cells) == (1, (first,))

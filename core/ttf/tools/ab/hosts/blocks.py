@@ -111,6 +111,12 @@ class Blocks:
         if len(_counted(samples, block)) == len(self.cells[block]):
             del self.held[block]
 
+    def idle(self, holder: Hashable) -> None:
+        """It asks for work: what it was given has ended, whatever was heard of it."""
+        for held in self.held.values():
+            if held.holder == holder:
+                held.outstanding.clear()
+
     def lost(self, holder: Hashable) -> list[int]:
         """Its blocks are free again."""
         blocks = [block for block, held in self.held.items() if held.holder == holder]

@@ -42,7 +42,9 @@ class Giving:
     def tickets(
         self, holder: Hashable, host: str, most: int, own: Sequence[str] = ()
     ) -> list[Ticket]:
-        """At most so many blocks for one holder; `own` as for `Blocks.next_for`."""
+        """At most so many blocks for one holder, which has nothing to do; `own` as for
+        `Blocks.next_for`."""
+        self.blocks.idle(holder)
         given: list[Ticket] = []
         while len(given) < most and not self._is_over():
             ticket = self.blocks.next_for(holder, host, self.study.runs, own)
