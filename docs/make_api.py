@@ -10,7 +10,7 @@ from typing import Final
 
 import ttf
 import ttf.testing
-from ttf import contracts, errors, hookspecs
+from ttf import contracts, errors, hookspecs, jobs
 
 FOLDER: Final = Path(__file__).parent / "reference"
 _USERS: Final = ("ttf.api", "ttf.tools.", "ttf.training.", "ttf.data.embedding.")
@@ -23,7 +23,8 @@ def pages() -> dict[str, str]:
     users = [name for name, found in mine.items() if _of_users(name, found)]
     failures = [name for name, found in mine.items() if _is_error(found)]
     rest = [name for name in mine if name not in {*users, *failures}]
-    nouns = [name for name in rest if _home(mine[name]) in (contracts.__name__, hookspecs.__name__)]
+    homes = {module.__name__ for module in (contracts, hookspecs, jobs)}
+    nouns = [name for name in rest if _home(mine[name]) in homes]
     help_ = [name for name in rest if name not in nouns]
     hooks = [name for name in vars(hookspecs) if name.startswith("ttf_")]
 

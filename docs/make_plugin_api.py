@@ -16,7 +16,7 @@ from typing import Any
 
 import ttf
 import ttf.testing
-from ttf import contracts, errors, hookspecs
+from ttf import contracts, errors, hookspecs, jobs
 from ttf.host import installed, options
 
 PAGE = Path(__file__).parent / "plugins" / f"api-v{installed.API}.txt"
@@ -37,8 +37,10 @@ def _lines() -> Iterator[str]:
         if name.startswith("ttf_"):
             yield f"{name}{inspect.signature(hook)}"
     yield from ("", "[contracts]")
-    for name, found in sorted((vars(contracts) | vars(hookspecs)).items()):
-        if inspect.isclass(found) and found.__module__ in (contracts.__name__, hookspecs.__name__):
+    modules = (contracts, hookspecs, jobs)
+    homes = {module.__name__ for module in modules}
+    for name, found in sorted({k: v for m in modules for k, v in vars(m).items()}.items()):
+        if inspect.isclass(found) and found.__module__ in homes:
             yield from _of_class(name, found)
     yield from ("", "[exporters]")
     for name, found in sorted(vars(hookspecs).items()):
@@ -103,6 +105,7 @@ _HELPERS = {
     "ttf.machine.measured",
     "ttf.mining.scan.bank_scan",
     "ttf.mining.scan.scan_counters",
+    "ttf.process.job",
     "ttf.rundir.durable",
     "ttf.rundir.metrics_log",
 }

@@ -147,6 +147,13 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         option as option,
     )
     from ttf.host.version import __version__ as __version__
+    from ttf.jobs import (
+        Executor as Executor,
+        ExecutorContext as ExecutorContext,
+        ExecutorFactory as ExecutorFactory,
+        Job as Job,
+        JobEnd as JobEnd,
+    )
     from ttf.machine.measured import (
         TunedRow as TunedRow,
         tuned_row as tuned_row,
@@ -171,6 +178,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
     )
     from ttf.mining.scan.scan_counters import (
         ScanTally as ScanTally,
+    )
+    from ttf.process.job import (
+        StartedJob as StartedJob,
+        run_job as run_job,
     )
     from ttf.rundir.confined import (
         open_inside as open_inside,
@@ -256,12 +267,14 @@ _NAMES: Final = {
     "ttf.host.deprecation": "PluginDeprecationWarning",
     "ttf.host.options": "NoOptions option",
     "ttf.host.version": "__version__",
+    "ttf.jobs": "Executor ExecutorContext ExecutorFactory Job JobEnd",
     "ttf.machine.processor": "Processor processor usable_threads",
     "ttf.machine.thread_variables": "thread_environment",
     "ttf.machine.measured": "TunedRow tuned_row",
     "ttf.mining.scan.float32_rows": "exact_search float32_blocks gather_float32 require_bank require_memory",
     "ttf.mining.scan.bank_scan": "BankScan",
     "ttf.mining.scan.scan_counters": "ScanTally",
+    "ttf.process.job": "StartedJob run_job",
     "ttf.rundir.confined": "open_inside open_named refuse_foreign",
     "ttf.rundir.durable": "OpenFile fsync_dir fsync_file",
     "ttf.rundir.incident_files": "list_incidents",

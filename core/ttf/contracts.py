@@ -1,8 +1,6 @@
 """The four main types of `ttf`: Tower, Miner, Store and DevicePolicy, and their factories.
 
-Every kind has two parts. The *factory* is returned by a plugin's hook: fast to import, it declares
-its options (a frozen dataclass), says if it can run here, and estimates its cost. The *instance*
-does the work, in the process that needs it. Nothing here imports numpy or torch.
+A *factory* (a hook returns it, it imports nothing heavy) declares options; an *instance* works.
 """
 
 from __future__ import annotations
@@ -18,7 +16,9 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-Kind = Literal["tower", "miner", "storage", "device", "encoder", "exporter", "observer", "check"]
+Kind = Literal[
+    "tower", "miner", "storage", "device", "encoder", "exporter", "executor", "observer", "check"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 DType = Literal["float32", "float16", "bfloat16", "int32", "int64", "uint8"]

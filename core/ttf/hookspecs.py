@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TowerShape,
         VectorSource,
     )
+    from ttf.jobs import ExecutorFactory
 
 hookspec = pluggy.HookspecMarker("ttf")
 hookimpl = pluggy.HookimplMarker("ttf")
@@ -326,6 +327,11 @@ def ttf_encoder(name: str) -> EncoderFactory | None:
 @hookspec(firstresult=True)
 def ttf_exporter(name: str) -> ExporterFactory | None:
     """Return the factory of the exporter `name`, or None if it is not yours."""
+
+
+@hookspec(firstresult=True)
+def ttf_executor(name: str) -> ExecutorFactory | None:
+    """Return the factory of the executor `name`, or None if it is not yours."""
 
 
 @hookspec(firstresult=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ttf.commands import _options as options
+from ttf.commands import _ab_hosts, _hosts, _options as options
 from ttf.commands._studies import stopped_in_order
 from ttf.errors import ConfigError
 from ttf.host import distribution
@@ -20,6 +20,7 @@ from ttf.text.terminal import emit_json, next_command, say, show
 if TYPE_CHECKING:
     from ttf.tools.ab.analysis import Analysis
     from ttf.tools.ab.finish import Places
+    from ttf.tools.ab.setup import ABSetup
     from ttf.tools.ab.study import ABLimits, ABStudy
 
 _OF_COMMANDS = {"metric": "--metric", "better": "--better", "run_limit_s": "--run-limit"}
@@ -51,6 +52,8 @@ Examples:
   ttf ab a.toml b.toml --budget 2h --margin samples_per_s=0.05
   ttf ab --resume runs/ab-001 --repeats 20                  continues the study
   ttf ab --command "python a.py" --command "python b.py" --metric 'loss: ([0-9.]+)'
+  ttf ab a.toml b.toml --nodes 2 --rendezvous 10.0.0.1:29400    the same on each of two hosts
+  ttf ab a.toml b.toml --executor dask --parallel 4             blocks as jobs of a cluster
 \b
 An arm is one configuration. A block has one repeat of each arm, all with the same seed, in a
 random, balanced order. A repeat with a crash counts too: it survived if it finished after
@@ -99,7 +102,8 @@ configuration or the data is wrong.""",
 @options.count(
     "--parallel",
     default=1,
-    help="Repeats that run at the same time; the measured speeds are then lower than alone.",
+    help="Repeats that run at the same time on a host; the measured speeds are then lower than "
+    "alone. With --executor: blocks at the same time.",
 )
 @click.option(
     "--budget",
@@ -134,6 +138,8 @@ configuration or the data is wrong.""",
 @options.hang_timeout
 @click.option("--keep-runs", is_flag=True, help="Keep models and checkpoints of all repeats.")
 @options.path("--out", help="Folder of the study. [default: runs/ab-001, ...]")
+@_hosts.hosts
+@_hosts.executor
 @options.resume_study
 @options.allow_remote
 @options.path(
@@ -181,9 +187,15 @@ def command(
     from ttf.tools.ab.study import ABLimits, ABStudy, commands_setup
 
     limits = ABLimits(parallel=parallel, budget_s=budget, keep_runs=keep_runs)
+    place = _hosts.place(chosen)
+    executor = _hosts.chosen_executor(chosen, jobs=parallel, alone=place is None)
     places = Places(**{name: chosen.pop(name) for name in ("csv", "markdown", "html")})
     places.check(overwrite=overwrite)
     given = {name: value for name, value in chosen.items() if value not in (None, (), {}, False)}
+    if place is not None and not place.is_node_0:
+        _ab_hosts.work_for_node_0(_given_setup(files, resume, **given), limits, place, out, as_json)
+        return
+    desk = None if place is None else _ab_hosts.desk_at(place)
     if resume is None:
         study = _new_or_started(files, out, repeats=repeats or 10, **given)
     else:
@@ -198,7 +210,21 @@ def command(
             )
         setup = commands_setup(again) if again else None
         study = ABStudy.reopened(resume, repeats, allow_remote=allow_remote, given=setup)
-    _carry_out(study, limits, places, as_json)
+    by = executor or desk
+    _carry_out(study, limits, places, as_json, None if by is None else _ab_hosts.With(by))
+
+
+def _given_setup(files: tuple[Path, ...], resume: Path | None, **given: Any) -> ABSetup:
+    """What another node is asked to work for."""
+    from ttf.tools.ab.study import commands_setup, files_setup
+
+    if resume is not None:
+        raise ConfigError(
+            "--resume is for node 0, which has the folder of the study.",
+            hint="Give the other nodes what the study was started with: the files or commands.",
+        )
+    commands = _commands_or_files(files, given)
+    return commands_setup(commands, **given) if commands else files_setup(files, say=say, **given)
 
 
 def _new_or_started(files: tuple[Path, ...], out: Path | None, **given: Any) -> ABStudy:
@@ -206,21 +232,33 @@ def _new_or_started(files: tuple[Path, ...], out: Path | None, **given: Any) -> 
     from ttf.tools.ab.study import begin, begin_commands
 
     line = shlex.join(["ttf", *sys.argv[1:]])
-    commands = given.pop("commands", ())
+    commands = _commands_or_files(files, given)
+    if commands:
+        return begin_commands(commands, out=out, command=line, **given)
+    return begin(files, out=out, say=say, command=line, **given)
+
+
+def _commands_or_files(files: tuple[Path, ...], given: dict[str, Any]) -> tuple[str, ...]:
+    """Takes the commands out of the options; none: there are files. Raises ConfigError."""
+    commands: tuple[str, ...] = given.pop("commands", ())
     refused = _OF_FILES if commands else _OF_COMMANDS
     found = [flag for name, flag in refused.items() if name in given]
     found += ["FILES"] if commands and files else []
     if found:
         kind = "configurations, not for --command" if commands else "commands (--command)"
         raise ConfigError(f"{', '.join(found)}: only for {kind}.")
-    if commands:
-        return begin_commands(commands, out=out, command=line, **given)
-    if not files:
+    if not commands and not files:
         raise ConfigError("No configuration was given.", hint="ttf ab a.toml b.toml")
-    return begin(files, out=out, say=say, command=line, **given)
+    return commands
 
 
-def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) -> None:
+def _carry_out(
+    study: ABStudy,
+    limits: ABLimits,
+    places: Places,
+    as_json: bool,
+    others: _ab_hosts.With | None,
+) -> None:
     """Runs the study to its end and prints the result."""
     from ttf.tools.ab import finish
     from ttf.tools.ab.progress import RepeatLines
@@ -235,8 +273,11 @@ def _carry_out(study: ABStudy, limits: ABLimits, places: Places, as_json: bool) 
         _introduce(study, limits)
         with stopped_in_order(study, partial):
             try:
-                progress = RepeatLines(study, limits.parallel)
-                reason = carry_on(study, limits, progress, finish.is_settled)
+                if others is None:
+                    progress = RepeatLines(study, limits.parallel)
+                    reason = carry_on(study, limits, progress, finish.is_settled)
+                else:
+                    reason = others.carry_on(study, limits, finish.is_settled)
             except BaseException:
                 say()  # the line of the repeat that was running
                 raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ttf.commands import _options as options
+from ttf.commands import _hosts, _options as options
 from ttf.text.tables import table
 from ttf.text.terminal import next_command, say, show_result
 
@@ -25,6 +25,7 @@ Examples:
       --model all-MiniLM-L6-v2 --out data
   ttf data encode beir/scifact --encoder sentence-transformers --model ./my-model --out data
   ttf data encode triplets.parquet --negative negative --encoder hash --out data
+  ttf data encode faq.csv --encoder hash --out data --nodes 2 --rendezvous 10.0.0.1:29400
 \b
 INPUT is a CSV, TSV, JSONL or Parquet file (the first two also with .gz), a folder of Parquet files, a
 folder of BEIR (corpus.jsonl, queries.jsonl, qrels/), or a data set of datasets.save_to_disk.
@@ -72,6 +73,7 @@ A cell of documents or negatives may hold a list. To continue an interrupted com
 @click.option(
     "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the encoder."
 )
+@_hosts.hosts
 @options.overwrite
 @options.as_json
 def encode_command(
@@ -103,10 +105,11 @@ def encode_command(
     from ttf.data.writing import sigterm_raised
     from ttf.text.progress import make_reporter
     from ttf.tools.encode.collect import Reading
-    from ttf.tools.encode.encode import Wanted, encode_inputs
+    from ttf.tools.encode.encode import Wanted, encode_inputs, help_node_0
     from ttf.tools.encode.encoder_options import chosen
     from ttf.tools.encode.read.columns import Columns
 
+    place = _hosts.place(columns)
     wanted = Wanted(
         inputs=inputs,
         out=out,
@@ -126,7 +129,11 @@ def encode_command(
         sigterm_raised("Stopped by SIGTERM. To continue, run the same command again."),
         make_reporter(json=as_json) as reporter,
     ):
-        made = encode_inputs(wanted, reporter)
+        if place is not None and not place.is_node_0:
+            _hosts.told_at_the_end(help_node_0(wanted, place, reporter), as_json=as_json)
+            return
+        with _hosts.desk_at(place, reporter.note) as desk:
+            made = encode_inputs(wanted, reporter, desk)
     for note in made.notes:
         say(f"note: {note}")
     show_result(made, table(_rows(made)), as_json)

@@ -14,7 +14,17 @@ from ttf.text.numbers import bound
 from ttf.text.tables import table
 from ttf.text.terminal import emit_json, next_command, say, show
 
-_KINDS = ("tower", "miner", "storage", "device", "encoder", "exporter", "observer", "check")
+_KINDS = (
+    "tower",
+    "miner",
+    "storage",
+    "device",
+    "encoder",
+    "exporter",
+    "executor",
+    "observer",
+    "check",
+)
 
 
 @click.group(short_help="List the installed plugins and their options.", commands=[new, check])

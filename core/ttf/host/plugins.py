@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         TowerFactory,
     )
     from ttf.hookspecs import Check, EncoderFactory, ExporterFactory
+    from ttf.jobs import ExecutorFactory
 
 # Hooks that are not named after their kind.
 _HOOKS: Final[Mapping[Kind, str]] = {"check": "ttf_doctor_check"}
@@ -126,6 +127,8 @@ def usable(kind: Literal["device"], name: str) -> DeviceFactory: ...
 def usable(kind: Literal["encoder"], name: str) -> EncoderFactory: ...
 @overload
 def usable(kind: Literal["exporter"], name: str) -> ExporterFactory: ...
+@overload
+def usable(kind: Literal["executor"], name: str) -> ExecutorFactory: ...
 @overload
 def usable(kind: Kind, name: str) -> Factory: ...
 def usable(kind: Kind, name: str) -> Factory:

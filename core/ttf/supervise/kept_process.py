@@ -23,19 +23,32 @@ class KeptProcess:
 
     def ask(self, task: Task) -> Ended:
         """All tasks are of one module. Ask nothing more after a death."""
+        self.begin(task)
+        while True:
+            self.wait(WAKE_S)
+            if (ended := self.look()) is not None:
+                return ended
+
+    def begin(self, task: Task) -> None:
+        """As `ask`, without waiting; `look` often, until it has ended."""
         if self._running is None:
             self._running = RunningTask(task, Path(self._folder.name), warm=True)
         else:
             self._running.go_on(task)
+
+    def wait(self, most_s: float) -> None:
+        """For news of the task."""
+        assert self._running is not None
+        wait([self._running.conversation], most_s)
+
+    def look(self) -> Ended | None:
+        """None: it goes on."""
         one = self._running
-        while True:
-            wait([one.conversation], WAKE_S)
-            alive = one.child.alive()  # looked at first: it may answer and die at any moment
-            one.look()
-            if (ended := one.answered()) is not None:
-                return ended
-            if not alive:
-                return one.finish()
+        assert one is not None
+        alive = one.child.alive()  # looked at first: it may answer and die at any moment
+        one.look()
+        ended = one.answered()
+        return one.finish() if ended is None and not alive else ended
 
     def close(self) -> None:
         if self._running is not None:

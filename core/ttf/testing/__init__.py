@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ttf.testing._banks import clustered_rows as clustered_rows
     from ttf.testing.devices import DeviceTests as DeviceTests
     from ttf.testing.encoders import EncoderTests as EncoderTests
+    from ttf.testing.executors import ExecutorTests as ExecutorTests
     from ttf.testing.exporters import ExporterTests as ExporterTests
     from ttf.testing.miners import MinerTests as MinerTests
     from ttf.testing.plugin import PluginTests as PluginTests
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "DeviceTests": "ttf.testing.devices",
     "EncoderTests": "ttf.testing.encoders",
+    "ExecutorTests": "ttf.testing.executors",
     "ExporterTests": "ttf.testing.exporters",
     "MemorySource": "ttf.data.sources",
     "MinerTests": "ttf.testing.miners",

@@ -87,6 +87,7 @@ def exercise(kind: Kind, name: str, options: Mapping[str, Any]) -> None:
         "device": _start,
         "encoder": _encode_two,
         "exporter": _create,
+        "executor": _run_nothing,
     }[kind]
     work(name, options)
 
@@ -121,6 +122,16 @@ def _create(name: str, options: Mapping[str, Any]) -> None:
 
     factory = plugins.usable("exporter", name)
     factory.create(checked(factory.options_type, options, f"exporter.{name}"))
+
+
+def _run_nothing(name: str, options: Mapping[str, Any]) -> None:
+    from ttf.host import plugins
+    from ttf.host.options import checked
+    from ttf.jobs import ExecutorContext
+
+    factory = plugins.usable("executor", name)
+    chosen = checked(factory.options_type, options, f"executor.{name}")
+    factory.create(chosen, ExecutorContext(jobs=1)).close()
 
 
 def _forward(name: str, options: Mapping[str, Any]) -> None:

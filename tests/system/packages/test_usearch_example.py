@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 from tests.kit.widely import wide
 from tests.system.packages.fresh import FreshEnvironment
 
+OWN = ("ttf_executor_dask", "ttf_miner_usearch", "ttf_storage_databases")
 EXAMPLES = sorted((ROOT / "examples").glob("ttf-*"))
 
 
@@ -36,7 +37,7 @@ def test_it_uses_what_is_public_and_no_more(example: Path) -> None:
         for line in file.read_text().splitlines():
             words = line.split()
             if words[:1] in (["from"], ["import"]) and words[1].split(".")[0].startswith("ttf"):
-                own = words[1].startswith(("ttf_miner_usearch", "ttf_storage_databases"))
+                own = words[1].startswith(OWN)
                 assert own or words[1] in ("ttf", "ttf.testing"), f"{file.name}: {line}"
 
 
@@ -50,3 +51,14 @@ def test_the_databases_pass_their_tests_against_real_engines_in_a_fresh_environm
     argv = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", example / "pyproject.toml")
     done = fresh_environment.run(*argv, example / "tests")
     assert done.code == 0 and "skipped" not in done.out, done.out + done.err
+
+
+@wide
+def test_the_executor_passes_its_tests_on_real_workers_in_a_fresh_environment(
+    fresh_environment: FreshEnvironment,
+) -> None:
+    example = ROOT / "examples" / "ttf-executor-dask"
+    fresh_environment.install(example, "distributed")
+    argv = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", example / "pyproject.toml")
+    done = fresh_environment.run(*argv, example / "tests")
+    assert done.code == 0, done.out + done.err

@@ -17,7 +17,7 @@ def test_the_list_has_the_fields_the_contract_names(invoke: Invoke) -> None:
     assert {tuple(entry) for entry in found} == {
         ("kind", "name", "distribution", "version", "api", "available", "reason")
     }
-    kinds = {"tower", "miner", "storage", "device", "encoder", "exporter", "observer"}
+    kinds = {"tower", "miner", "storage", "device", "encoder", "exporter", "executor", "observer"}
     assert kinds == {entry["kind"] for entry in found}
     assert all(entry["available"] is None and entry["api"] == 1 for entry in found)
 

@@ -66,6 +66,7 @@ OUTSIDE = {
     "testing/_measuring.py": TESTS,
     "testing/_tasks.py": TESTS,
     "testing/encoders.py": TESTS,
+    "testing/executors.py": TESTS,
     "testing/exporters.py": TESTS,
     "testing/miners.py": TESTS,
     "testing/plugin.py": TESTS,

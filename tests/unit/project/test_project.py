@@ -113,7 +113,7 @@ ROOMS = (
     "commands config data host incidents machine mining process rundir supervise testing text tools "
     "training world"
 )
-FILES = "__init__ __main__ api cli contracts errors hookspecs loop rank"
+FILES = "__init__ __main__ api cli contracts errors hookspecs jobs loop rank"
 
 
 def test_the_root_holds_these_names_and_no_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -150,4 +151,7 @@ def facts(study: ABStudy) -> dict[str, str]:
             f"up to {record.parallel} repeats ran at the same time, so the speeds are lower "
             "than alone"
         )
+    if hosts := Counter(run.host for run in study.runs if run.host and run.counted):
+        told = ", ".join(f"{host} ({count} repeats)" for host, count in sorted(hosts.items()))
+        out["hosts"] = f"{told}; each block ran on one of them"
     return {key: value for key, value in out.items() if value != ""}

@@ -33,7 +33,8 @@ class RepeatLines(Watcher[Cell, Sample]):
         head = "" if self.parallel == 1 else f"{self._head(sample.arm, len(study.done))}: "
         left_s = study.expected_s(len(study.setup.cells) - len(study.done), self.parallel)
         left = f"; about {rough_duration(left_s)} left" if left_s else ""
-        _say(f"{head}{ending(sample)}{left}")
+        where = f"on {sample.host}: " if sample.host else ""
+        _say(f"{head}{where}{ending(sample)}{left}")
         wall_s = sample.wall_s or 0.0
         if not self.cost_was_shown and finished.evaluating_s > _COSTLY * wall_s > 0:
             self.cost_was_shown = True

@@ -58,6 +58,11 @@ class Sample:
     memory: Curve = ()  # anonymous and shared megabytes, by seconds since the start
     weights_sha256: str = ""
     exact: bool | None = None
+    # Of a study on several hosts: who ran it, in which attempt at its block, and where its folder is
+    # there. Empty and 0 on one host.
+    host: str = ""
+    attempt: int = 0
+    folder: str = ""
 
     @property
     def of_command(self) -> bool:

@@ -152,6 +152,8 @@ class ABSetup:
             return f"There is no repeat {sample.block}, position {sample.position}."
         if not 0 <= sample.steps < _MOST_STEPS:
             return f"A repeat cannot have {sample.steps} steps."
+        if sample.host and not is_plain_name(sample.host):
+            return f"A host cannot have the name {sample.host[:80]!r}."
         return ""
 
     def arm(self, name: str) -> Arm:

@@ -21,6 +21,7 @@ from ttf.rundir.typed_json import dataclass_from
 from ttf.text.shell import quoted
 from ttf.tools.ab.arms import arms_from, check_arms
 from ttf.tools.ab.commands import arms_of, as_text, terms_of
+from ttf.tools.ab.hosts.blocks import SPOILED, parts_of_others
 from ttf.tools.ab.measures import METRICS
 from ttf.tools.ab.repeat import finish_repeat, run_folder_name, start_repeat
 from ttf.tools.ab.sample import Sample
@@ -29,6 +30,7 @@ from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
 from ttf.tools.studies.started_here import WouldRun
 from ttf.tools.studies.study import RESULT, Study
+from ttf.tools.tickets.facts import host_name
 
 # all repeats are done; a sequential study needs no more; the time is used up
 Reason = Literal["all", "settled", "budget"]
@@ -63,6 +65,13 @@ class ABStudy(Study[ABSetup, Sample]):
             for arm in setup["arms"]:
                 del arm["words"]
         return {"setup": setup, "record": asdict(self.record)}
+
+    def line(self, run: Sample) -> dict[str, Any]:
+        values = asdict(run)
+        if not run.host:  # as before there were several hosts
+            for name in ("host", "attempt", "folder"):
+                del values[name]
+        return values
 
     @classmethod
     def restored(
@@ -134,6 +143,16 @@ class ABStudy(Study[ABSetup, Sample]):
             remove_if_there(self.folder / RESULT, self.folder)
             self.write_settings()
 
+    def void(self, samples: Sequence[Sample], reason: str) -> None:
+        """They do not count any more, and their repeats are done again. Durable when this returns."""
+        if samples:
+            gone = [id(sample) for sample in samples]
+            self.runs = [
+                replace(run, outcome="void", reason=reason) if id(run) in gone else run
+                for run in self.runs
+            ]
+            self.write_journal()
+
     @property
     def done(self) -> set[tuple[int, str]]:
         """(block, arm) of the counted repeats."""
@@ -181,12 +200,19 @@ def carry_on(
     `settled` is called before every block of a sequential study. Raises the error of a repeat that
     could not run.
     """
-    if limits.parallel > study.record.parallel:
-        study.record.parallel = limits.parallel
-        study.write_settings()
+    noted_load(study, limits)
+    if any(run.host for run in study.runs):
+        here = ("", host_name())
+        study.void(parts_of_others(study.setup.cells, study.runs, here), SPOILED)
     planner = _BlockPlanner(study, limits, settled)
     carry_out(study, planner, limits, watcher)
     return planner.reason
+
+
+def noted_load(study: ABStudy, limits: ABLimits) -> None:
+    if limits.parallel > study.record.parallel:
+        study.record.parallel = limits.parallel
+        study.write_settings()
 
 
 @dataclass
@@ -235,11 +261,24 @@ def begin(
 
     Raises ConfigError with all problems before the folder is made.
     """
+    setup = files_setup(files, vary=vary, sets=sets, steps=steps, say=say, **setup_fields)
+    return _new_or_earlier(setup, out, command)
+
+
+def files_setup(
+    files: Sequence[Path],
+    *,
+    vary: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    steps: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    **setup_fields: Any,
+) -> ABSetup:
+    """What a user who gives these files here wants to compare. Raises ConfigError."""
     arms, notes = check_arms(arms_from(files, vary), sets, steps)
     for note in notes:
         say(note)
-    setup = ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
-    return _new_or_earlier(setup, out, command)
+    return ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
 
 
 def begin_commands(

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ttf.data.writing import make_room
 from ttf.errors import ConfigError, FolderInUse, storage_error
@@ -32,6 +32,10 @@ from ttf.tools.encode.encoder_process import Chosen, EncoderProcess
 from ttf.tools.encode.first_rows import check_first_rows
 from ttf.tools.encode.plan import PLAN, inputs_key, read_inputs
 from ttf.tools.encode.split import SplitPairs, split_pairs
+
+if TYPE_CHECKING:
+    from ttf.tools.tickets.desk import Desk
+    from ttf.tools.tickets.place import Place
 
 WORK: Final = ".encode"
 _LOCK: Final = ".encode.lock"
@@ -75,8 +79,8 @@ class Encoded:
         return f"Encoded({self.out!r}: {counts}; {self.encoder}, {self.dim} numbers)"
 
 
-def encode_inputs(wanted: Wanted, reporter: Reporter) -> Encoded:
-    """Call it in the main thread."""
+def encode_inputs(wanted: Wanted, reporter: Reporter, desk: Desk | None = None) -> Encoded:
+    """Call it in the main thread. `desk`: where other hosts may come that help."""
     check_first_rows(wanted.inputs, wanted.reading)
     with _locked(wanted.out) as work, EncoderProcess(wanted.encoder) as encoder:
         reporter.stage("load the encoder", None)
@@ -93,20 +97,41 @@ def encode_inputs(wanted: Wanted, reporter: Reporter) -> Encoded:
         # Blocks, and the files that are made of them.
         make_room(wanted.out, total * facts["dim"] * item * (1 if vectors.exists() else 2))
         reporter.stage("encode", total)
-        encoder.encode_kinds(
-            facts,
-            found.kinds,
-            vectors,
-            _TYPES[wanted.dtype],
-            reporter.advance,
-            reporter.note,
-        )
+        dtype = _TYPES[wanted.dtype]
+        told = reporter.advance, reporter.note
+        if desk is None:
+            encoder.encode_kinds(facts, found.kinds, vectors, dtype, *told)
+        else:
+            from ttf.tools.encode.hosts.shared import encode_with_hosts
+
+            encode_with_hosts(encoder, facts, found.kinds, work, dtype, *told, desk)
         split = split_pairs(found, wanted.val_split, wanted.seed)
         reporter.stage("write", None)
         card = _write(wanted, found, split, vectors, facts, identity)
         with contextlib.suppress(OSError):
             remove(work, wanted.out)
     return _encoded(wanted, card)
+
+
+def help_node_0(wanted: Wanted, place: Place, reporter: Reporter) -> dict[str, Any]:
+    """Reads the same inputs, and encodes blocks for the host at `place` until it has all. Call it in
+    the main thread."""
+    from ttf.tools.encode.hosts.other import hand_of
+    from ttf.tools.tickets.facts import host_name
+    from ttf.tools.tickets.follower import follow
+
+    check_first_rows(wanted.inputs, wanted.reading)
+    folder = wanted.out.with_name(f"{wanted.out.name}-{host_name()}")
+    with _locked(folder) as work, EncoderProcess(wanted.encoder) as encoder:
+        facts = encoder.facts()
+        found = read_inputs(wanted.inputs, wanted.reading, work, reporter)
+        dtype = _TYPES[wanted.dtype]
+        hand = hand_of(encoder, facts, found.kinds, work, dtype, place)
+        with contextlib.closing(hand):
+            over = follow(place, hand)
+        with contextlib.suppress(OSError):
+            remove(work, folder)
+    return {"ended": over.get("over"), "text": over.get("text"), "encoded_here": hand.encoded}
 
 
 def _identity(wanted: Wanted, facts: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ttf.tools.encode.collection import Collected
 _WORK: Final = "ttf.tools.encode.work"
 # A process that neither computes nor reads for so long waits for something that does not come.
 _IDLE_S: Final = 300.0
+_WAKE_S: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +38,16 @@ class EncoderProcess:
     """The process of one encoder; its model is loaded once, for the facts and for all texts."""
 
     def __init__(self, chosen: Chosen) -> None:
-        self._chosen = chosen
+        self.chosen = chosen
         self._process = KeptProcess()
 
     def facts(self) -> Mapping[str, Any]:
         """dim, about and fingerprint."""
-        return self._answer("facts", self._chosen.request)
+        return self._answer("facts", self.chosen.request)
 
     def encode_texts(self, texts: Sequence[str], role: str) -> Mapping[str, Any]:
         """`rows`, and the facts of the encoder that made them."""
-        request = self._chosen.request | {"texts": list(texts), "role": role}
+        request = self.chosen.request | {"texts": list(texts), "role": role}
         return self._answer("texts_now", request)
 
     def encode_kinds(
@@ -70,20 +71,7 @@ class EncoderProcess:
                 note(f"{news['kept']:,} {news['kind']} are already encoded.")
             progress(sum(done.values()), total)
 
-        request = self._chosen.request | {
-            "facts": dict(facts),
-            "dtype": dtype,
-            "kinds": [
-                {
-                    "name": kind.name,
-                    "stem": str(kind.folder / kind.name),
-                    "folder": str(folder / kind.name),
-                    "digest": kind.digest,
-                    "role": role,
-                }
-                for kind, role in kinds
-            ],
-        }
+        request = request_for(self.chosen, facts, kinds, folder, dtype)
         self._answer("encode", request, heard, kept=True)
 
     def _answer(
@@ -94,26 +82,71 @@ class EncoderProcess:
         *,
         kept: bool = False,
     ) -> Mapping[str, Any]:
-        ended = self._process.ask(
-            Task(
-                work=f"{_WORK}:{task}",
-                request=request,
-                deadline_s=math.inf,
-                idle_s=_IDLE_S,
-                heard=heard,
-            )
-        )
+        self._process.begin(_task(task, request, heard))
+        while True:
+            self._process.wait(_WAKE_S)
+            if (answer := self._look(kept=kept)) is not None:
+                return answer
+
+    def begin_block(self, request: Mapping[str, Any]) -> None:
+        """One block of vectors, see `ttf.tools.encode.work.block`; `block_done` says when it is there."""
+        self._process.begin(_task("block", request, None))
+
+    def block_done(self) -> Mapping[str, Any] | None:
+        return self._look(kept=True)
+
+    def _look(self, *, kept: bool) -> Mapping[str, Any] | None:
+        """None: there is no answer yet. Raises what the encoder raised, and GaveUp if it died."""
+        ended = self._process.look()
+        if ended is None:
+            return None
         if ended.answer is not None and ended.death is None:
             return ended.answer
         if ended.error is not None:
             raise from_document(ended.error)
-        raise _died(self._chosen, ended, kept=kept)
+        raise _died(self.chosen, ended, kept=kept)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.close()
+
+
+def _task(
+    name: str, request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], None] | None
+) -> Task:
+    return Task(
+        work=f"{_WORK}:{name}",
+        request=request,
+        deadline_s=math.inf,
+        idle_s=_IDLE_S,
+        heard=heard,
+    )
+
+
+def request_for(
+    chosen: Chosen,
+    facts: Mapping[str, Any],
+    kinds: Sequence[tuple[Collected, str]],
+    folder: Path,
+    dtype: str,
+) -> dict[str, Any]:
+    """Of the task `encode`."""
+    return chosen.request | {
+        "facts": dict(facts),
+        "dtype": dtype,
+        "kinds": [
+            {
+                "name": kind.name,
+                "stem": str(kind.folder / kind.name),
+                "folder": str(folder / kind.name),
+                "digest": kind.digest,
+                "role": role,
+            }
+            for kind, role in kinds
+        ],
+    }
 
 
 def _died(chosen: Chosen, ended: Ended, *, kept: bool) -> GaveUp:

@@ -24,6 +24,7 @@ from ttf.host.options import checked
 from ttf.machine.thread_variables import thread_environment
 from ttf.mining.growing_arrays import GrowingArrays, Layout
 from ttf.process.collector import paused_for_imports
+from ttf.tools.encode.hosts.loose import Block, Form, LooseBlocks
 from ttf.tools.encode.text_files import Texts
 
 if TYPE_CHECKING:
@@ -64,17 +65,45 @@ def _loaded(name: str, options: str, threads: int) -> Encoder:
 
 def encode(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Fills the arrays of every kind of text, behind what is there already."""
-    encoder = _encoder(request)
-    found = _facts(encoder)
-    if found != request["facts"]:
-        raise ConfigError(
-            "The encoder changed while the command worked: its model or its options are others.",
-            hint="Run the command again.",
-        )
+    encoder = made_as_before(request)
     tell({"at": "encoding"})
     for kind in request["kinds"]:
         _Kind(kind, request, encoder, tell).fill()
     return {}
+
+
+def block(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Writes one block to a file of its own, for encodings on several hosts."""
+    encoder, kind = made_as_before(request), request["kind"]
+    folder, wanted = Path(request["loose"]), Block(*request["block"])
+    rows, cut = encoded_block(
+        encoder,
+        Texts(Path(kind["stem"])).read(wanted.first, wanted.stop),
+        kind["role"],
+        np.dtype(request["dtype"]),
+        wanted.first,
+        f"number {{:,}} of the {kind['name']}",
+    )
+    form = Form(dim=encoder.dim, dtype=request["dtype"])
+    name = LooseBlocks(folder=folder, inside=folder).write(wanted, form.packed(rows, cut))
+    return {"block": list(wanted), "name": name}
+
+
+def made_as_before(request: Mapping[str, Any]) -> Encoder:
+    """Raises ConfigError if it is another one by now."""
+    options, facts = (json.dumps(request[name], sort_keys=True) for name in ("options", "facts"))
+    return _as_before(request["encoder"], options, request["threads"], facts)
+
+
+@functools.cache  # to look at a large model takes longer than a block
+def _as_before(name: str, options: str, threads: int, facts: str) -> Encoder:
+    encoder = _loaded(name, options, threads)
+    if json.dumps(_facts(encoder), sort_keys=True) != facts:
+        raise ConfigError(
+            "The encoder changed while the command worked: its model or its options are others.",
+            hint="Run the command again.",
+        )
+    return encoder
 
 
 def texts_now(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
@@ -94,6 +123,18 @@ def key_of(facts: Mapping[str, Any], digest: str, role: str, dtype: str) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
+def arrays_of(kind: Mapping[str, Any], request: Mapping[str, Any], count: int) -> GrowingArrays:
+    """Those of one kind of text, as far as they are."""
+    folder, facts, dtype = Path(kind["folder"]), request["facts"], request["dtype"]
+    return GrowingArrays.open(
+        folder,
+        folder,
+        layouts(count, facts["dim"], dtype),
+        key_of(facts, kind["digest"], kind["role"], dtype),
+        "encode",
+    )
+
+
 class _Kind:
     """The vectors of one kind of text."""
 
@@ -104,45 +145,50 @@ class _Kind:
         self._role: Role = kind["role"]
         self._name = kind["name"]
         self._encoder, self._tell = encoder, tell
-        folder = Path(kind["folder"])
-        self._arrays = GrowingArrays.open(
-            folder,
-            folder,
-            layouts(self._texts.count, encoder.dim, request["dtype"]),
-            key_of(request["facts"], kind["digest"], self._role, request["dtype"]),
-            "encode",
-        )
+        self._arrays = arrays_of(kind, request, self._texts.count)
         self._dtype = np.dtype(request["dtype"])
 
     def fill(self) -> None:
         arrays, count = self._arrays, self._texts.count
         self._tell({"kind": self._name, "kept": arrays.done})
+        where = f"number {{:,}} of the {self._name}"
         while arrays.done < count:
             first = arrays.done
             stop = self._texts.block_end(first, BLOCK_TEXTS, BLOCK_BYTES)
             texts = self._texts.read(first, stop)
-            order = np.argsort([-len(text) for text in texts], kind="stable")
-            ordered = [texts[n] for n in order]
-            rows = np.empty((len(texts), self._encoder.dim), self._dtype)
-            with np.errstate(over="ignore"):  # told below, with the text
-                rows[order] = _rows(self._encoder, ordered, self._role)
-            self._require_finite(rows, texts, first)
-            cut = np.zeros(len(texts), np.bool_)
-            if isinstance(self._encoder, CutsTexts):
-                cut[order] = self._encoder.too_long(ordered, self._role)
-            arrays.append(rows, cut)
+            arrays.append(
+                *encoded_block(self._encoder, texts, self._role, self._dtype, first, where)
+            )
             self._tell({"kind": self._name, "done": arrays.done})
 
-    def _require_finite(self, rows: NDArray[Any], texts: list[str], first: int) -> None:
-        wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        if len(wrong):
-            shown = texts[wrong[0]][:60]
-            in_type = f" in {self._dtype}" if self._dtype.itemsize == 2 else ""
-            raise BadData(
-                f"The encoder made a vector with NaN or infinity{in_type} of the text {shown!r} "
-                f"(number {first + int(wrong[0]):,} of the {self._name}).",
-                hint="Try --dtype f32." if in_type else "Is the model damaged?",
-            )
+
+def encoded_block(
+    encoder: Encoder,
+    texts: list[str],
+    role: Role,
+    dtype: np.dtype[Any],
+    first: int,
+    where: str,
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The rows, and which texts were cut. `where` names a text by its number. Raises BadData."""
+    order = np.argsort([-len(text) for text in texts], kind="stable")
+    ordered = [texts[n] for n in order]
+    rows = np.empty((len(texts), encoder.dim), dtype)
+    with np.errstate(over="ignore"):  # told below, with the text
+        rows[order] = _rows(encoder, ordered, role)
+    wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(wrong):
+        shown = texts[wrong[0]][:60]
+        in_type = f" in {dtype}" if dtype.itemsize == 2 else ""
+        raise BadData(
+            f"The encoder made a vector with NaN or infinity{in_type} of the text {shown!r} "
+            f"({where.format(first + int(wrong[0]))}).",
+            hint="Try --dtype f32." if in_type else "Is the model damaged?",
+        )
+    cut = np.zeros(len(texts), np.bool_)
+    if isinstance(encoder, CutsTexts):
+        cut[order] = encoder.too_long(ordered, role)
+    return rows, cut
 
 
 def _rows(encoder: Encoder, texts: list[str], role: Role) -> NDArray[np.float32]:

@@ -87,12 +87,13 @@ def _here(info: PluginInfo) -> Description:
         vars(o) | {"bounds": dict(o.bounds)} for o in plugin_options.describe(factory.options_type)
     ]
     doc = vars(type(getattr(factory, "wrapped", factory))).get("__doc__") or ""
-    if info.kind in ("encoder", "exporter"):
-        example = (
-            _encode_example(name, described)
-            if info.kind == "encoder"
-            else f"ttf export RUN_DIR {name} --out DIR"
-        )
+    if info.kind in ("encoder", "exporter", "executor"):
+        examples = {
+            "encoder": _encode_example(name, described),
+            "exporter": f"ttf export RUN_DIR {name} --out DIR",
+            "executor": f"ttf ab a.toml b.toml --executor {name}",
+        }
+        example = examples[info.kind]
         return Description(
             **common,
             summary=doc.partition("\n")[0],

@@ -61,19 +61,49 @@ def carry_out(
     Raises the error of a run that the study needs, and GaveUp if several runs in a row were ended
     from outside.
     """
-    sitting = _Sitting(study=study, planner=planner, limits=limits, watcher=watcher)
+    records = Records(study, watcher)
+    sitting = _Sitting(planner=planner, limits=limits, watcher=watcher, records=records)
     while tasks := planner.next_tasks(sitting.budget_left_s):
         sitting.run_all(tasks)
 
 
+@dataclass
+class Records(Generic[TaskT, RunT]):
+    """Takes runs that have ended into the journal."""
+
+    study: Study[Any, RunT]
+    watcher: Watcher[TaskT, RunT]
+    voids_in_a_row: int = 0
+
+    def take(self, finished: FinishedRun[RunT], budget_left_s: float | None) -> None:
+        """Raises the error of a run that the study needs, and GaveUp."""
+        is_void = finished.result == "void"
+        self.voids_in_a_row = self.voids_in_a_row + 1 if is_void else 0
+        hopeless = is_void and not by_chance(finished.result, finished.classes)
+        if hopeless or (finished.result == "invalid" and finished.needed):
+            error = error_of(finished.error, finished.exit_code)
+            error.details.update(finished.error_details)
+            raise error
+        self.study.remember(finished.run)
+        self.watcher.ended(finished, budget_left_s)
+        if self.voids_in_a_row >= MOST_VOID:
+            raise GaveUp(
+                f"Another program or a person ended {self.voids_in_a_row} {self.study.RUN_NOUN}s "
+                "in a row.",
+                hint=(
+                    f"The evidence is in {self.study.folder / 'runs'}. After you have removed "
+                    f"the cause: {self.study.resume_command(self.study.folder)}"
+                ),
+            )
+
+
 @dataclass(kw_only=True)
 class _Sitting(Generic[TaskT, RunT]):
-    study: Study[Any, RunT]
     planner: Planner[TaskT, RunT]
     limits: Limits
     watcher: Watcher[TaskT, RunT]
+    records: Records[TaskT, RunT]
     began: float = field(default_factory=time.monotonic)
-    voids_in_a_row: int = 0
 
     @property
     def budget_left_s(self) -> float | None:
@@ -102,30 +132,13 @@ class _Sitting(Generic[TaskT, RunT]):
                 if running and not over:
                     time.sleep(_LOOK_EVERY_S)
         finally:
-            _end_all([run for _, run in running])
+            end_all([run for _, run in running])
 
     def _finished(self, finished: FinishedRun[RunT]) -> None:
-        is_void = finished.result == "void"
-        self.voids_in_a_row = self.voids_in_a_row + 1 if is_void else 0
-        hopeless = is_void and not by_chance(finished.result, finished.classes)
-        if hopeless or (finished.result == "invalid" and finished.needed):
-            error = error_of(finished.error, finished.exit_code)
-            error.details.update(finished.error_details)
-            raise error
-        self.study.remember(finished.run)
-        self.watcher.ended(finished, self.budget_left_s)
-        if self.voids_in_a_row >= MOST_VOID:
-            raise GaveUp(
-                f"Another program or a person ended {self.voids_in_a_row} {self.study.RUN_NOUN}s "
-                "in a row.",
-                hint=(
-                    f"The evidence is in {self.study.folder / 'runs'}. After you have removed "
-                    f"the cause: {self.study.resume_command(self.study.folder)}"
-                ),
-            )
+        self.records.take(finished, self.budget_left_s)
 
 
-def _end_all(runs: Sequence[StartedRun]) -> None:
+def end_all(runs: Sequence[StartedRun]) -> None:
     # Signals all first: each run may take its time to end.
     with contextlib.ExitStack() as stack:
         for run in runs:

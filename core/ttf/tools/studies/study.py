@@ -105,6 +105,10 @@ class Study(ABC, Generic[SetupT, RunT]):
         """The commands of anybody; None for a study of ttf's own runs."""
         return None
 
+    def line(self, run: RunT) -> dict[str, Any]:
+        """Of the journal."""
+        return asdict(run)
+
     @abstractmethod
     def kept_runs(self) -> Collection[str]:
         """Folders in runs/ that belong to finished runs."""
@@ -218,7 +222,10 @@ class Study(ABC, Generic[SetupT, RunT]):
     def remember(self, run: RunT) -> None:
         """Durable when this returns."""
         self.runs.append(run)
-        lines = [json.dumps(durable.finite(asdict(r)), allow_nan=False) for r in self.runs]
+        self.write_journal()
+
+    def write_journal(self) -> None:
+        lines = [json.dumps(durable.finite(self.line(r)), allow_nan=False) for r in self.runs]
         data = "".join(f"{line}\n" for line in lines).encode()
         # Written anew and put in the old one's place: an appended line could be torn by kill -9.
         self._write(self.folder / self.JOURNAL, data)

@@ -14,7 +14,7 @@ from ttf.tools.ab.output.rows import in_order, incident_rows, metric_names, scal
 from ttf.tools.ab.sample import Sample
 
 # keys that only the CSV has
-_LEFT_OUT: Final = ("classes", "weights_sha256", "exact", "crashed", "position", "reason")
+_LEFT_OUT: Final = ("classes", "weights_sha256", "exact", "crashed", "position", "reason", "host")
 
 # Of the first table: by it a file is known as an earlier report.
 MARKDOWN_MARK: Final = b"| arm | repeats | crashed |"

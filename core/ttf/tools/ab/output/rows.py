@@ -37,9 +37,11 @@ FIRST: Final = [
     "exact",
     "weights_sha256",
     "reason",
+    "host",
 ]
 _FORMULA: Final = ("=", "+", "-", "@")  # A spreadsheet computes a cell that begins so.
-CSV_MARK: Final = ",".join(FIRST).encode()  # by it a file is known as an earlier table
+# By it a file is known as an earlier table; those of one host had no last column.
+CSV_MARK: Final = ",".join(FIRST[:-1]).encode()
 
 
 def scalars(sample: Sample, metrics: Sequence[str]) -> dict[str, Any]:

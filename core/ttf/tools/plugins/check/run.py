@@ -23,6 +23,7 @@ Status = Literal["ok", "fail", "died", "skip"]
 SUITES: Final = {
     "device": "DeviceTests",
     "encoder": "EncoderTests",
+    "executor": "ExecutorTests",
     "exporter": "ExporterTests",
     "miner": "MinerTests",
     "storage": "StoreTests",

@@ -17,7 +17,17 @@ FAULTS = {
     "segfaults": "import ctypes; ctypes.string_at(0)",
     "sleeps": "import time; time.sleep(600)",
 }
-KINDS = ("tower", "miner", "storage", "device", "encoder", "exporter", "observer", "check")
+KINDS = (
+    "tower",
+    "miner",
+    "storage",
+    "device",
+    "encoder",
+    "exporter",
+    "executor",
+    "observer",
+    "check",
+)
 
 
 @pytest.fixture

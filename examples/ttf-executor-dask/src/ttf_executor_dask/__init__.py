@@ -1,0 +1,1 @@
+"""An executor for `ttf` on dask.distributed, found through its entry point."""

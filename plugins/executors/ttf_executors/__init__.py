@@ -1,0 +1,1 @@
+"""The built-in executors of `ttf`, each found through its entry point like anybody's plugin."""
