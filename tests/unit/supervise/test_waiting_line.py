@@ -10,7 +10,6 @@ import pytest
 
 from ttf.supervise.screen import Screen
 
-
 END = (b"2.0 s)\r\x1b[K", b"\n")
 
 
