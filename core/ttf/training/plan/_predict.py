@@ -17,6 +17,12 @@ from ttf.training.plan._calibration import calibration_items
 from ttf.training.plan._evaluation import evaluation_items
 from ttf.training.plan._kept_queries import kept_queries
 from ttf.training.plan._model import ArrayFacts, Choices, DataFacts, Item, Plan
+from ttf.training.plan._worker import (
+    MB,
+    TORCH_SCRATCH,
+    fewer_threads,
+    worker_items,
+)
 from ttf.training.remarks import remarks
 from ttf.training.schedule import gate_results, num_evaluations, num_refreshes
 
@@ -28,18 +34,11 @@ if TYPE_CHECKING:
 
 BUFFERED = "micro-batches in memory"
 FLOAT = 4
-MB = 10**6
 
 # Anonymous memory of the processes before they hold data (Linux x86-64, torch 2.13, numpy 2.4; two
 # arenas for malloc): benchmarks/bench_memory.py compares.
 SUPERVISOR_BYTES = 20 * MB
 BASE_BYTES = 215 * MB
-# The miner's process with numpy and its library, or with torch; idle between two rounds.
-WORKER_BYTES, WORKER_TORCH_BYTES = 30 * MB, 155 * MB
-# From its start to its first answer, imports included.
-WORKER_START_S, WORKER_TORCH_START_S = 0.5, 2.0
-# Packing buffers and kernels of torch's libraries; packing buffers of numpy's, while it searches.
-TORCH_SCRATCH, NUMPY_SCRATCH = 16 * MB, 32 * MB
 BACKWARD = 2  # Activations and their gradients, at most: for decisions that must stay as they are.
 # What forward and backward really held, as a multiple of the activations: GRU 1.2, LSTM 0.7,
 # transformer 1.3 to 1.6.
@@ -191,7 +190,7 @@ def _process(choices: Choices) -> Iterator[Item]:
         phase="always",
         anon_bytes=TORCH_SCRATCH * choices.threads,
         why=f"{TORCH_SCRATCH // MB} MB per thread",
-        lower=_threads(choices),
+        lower=fewer_threads(choices),
     )
     frozen = choices.parameters - choices.trained_parameters
     yield Item(
@@ -297,7 +296,7 @@ def _mining(
         return
     queries = mined_queries(facts, choices)
     if config.miner.isolation == "process":
-        yield from _worker(choices)
+        yield from worker_items(choices)
     yield Item(
         component=f"miner {choices.miner}, index and blocks",
         phase="always" if choices.miner_keeps_index else "mining",
@@ -344,33 +343,6 @@ def _mining(
         disk_bytes=tables * entries * ENTRY_BYTES,
         why=f"{queries:,} x {config.miner.num_candidates:,} x {ENTRY_BYTES} B, {tables} kept, mapped",
     )
-
-
-def _worker(choices: Choices) -> Iterator[Item]:
-    # Lives from the first round to the end, with the trainer's thread count.
-    base, start, libraries = WORKER_BYTES, WORKER_START_S, "python, numpy and its library"
-    scratch = NUMPY_SCRATCH
-    if choices.miner_needs_torch:
-        base, start, libraries = WORKER_TORCH_BYTES, WORKER_TORCH_START_S, "python and torch"
-        scratch = TORCH_SCRATCH
-    yield Item(
-        component=f"miner {choices.miner}, its process",
-        phase="always",
-        anon_bytes=base,
-        seconds=start,
-        why=f"{libraries}; {start:g} s to start",
-    )
-    yield Item(
-        component=f"miner {choices.miner}, scratch",
-        phase="mining",
-        anon_bytes=scratch * choices.threads,
-        why=f"{scratch // MB} MB per thread",
-        lower=_threads(choices),
-    )
-
-
-def _threads(choices: Choices) -> str:
-    return f"--threads (now {choices.threads})" if choices.threads > 1 else ""
 
 
 def mined_queries(facts: DataFacts, choices: Choices) -> int:

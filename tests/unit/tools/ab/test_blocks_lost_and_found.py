@@ -80,7 +80,7 @@ class World:
         self.linked.add(host)
         held = self.work.get(host)
         if held is not None:
-            ticket, left = held
+            ticket, _ = held
             known = self.blocks.adopted(ticket.block, ticket.attempt, host, host, self.samples)
             if not known:
                 del self.work[host]

@@ -17,12 +17,12 @@ from ttf.errors import ConfigError
 from ttf.hookspecs import Verdict
 from ttf.machine import interfaces
 from ttf.process import messages
+from ttf.process.line import Line, LineLost
 from ttf.tools.doctor.peers import clock, compare
 from ttf.tools.doctor.peers.clock import Sample, Skew
 from ttf.tools.doctor.peers.facts import Facts, FileFacts
 from ttf.tools.doctor.peers.found import Found, Link, Meeting, NotMet
 from ttf.tools.doctor.peers.host_node import host
-from ttf.tools.doctor.peers.line import Line, LineLost
 from ttf.tools.doctor.peers.links import Answering, look_at
 from ttf.tools.doctor.peers.meet import Rendezvous
 from ttf.tools.doctor.peers.others import join

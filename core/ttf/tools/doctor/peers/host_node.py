@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from ttf.process.line import Line, LineLost
 from ttf.tools.doctor.peers import clock
 from ttf.tools.doctor.peers.clock import Skew
 from ttf.tools.doctor.peers.facts import Facts
 from ttf.tools.doctor.peers.found import Found, Meeting, NotMet, link_of
-from ttf.tools.doctor.peers.line import Line, LineLost
 from ttf.tools.doctor.peers.links import CONNECT_S, Answering
 from ttf.tools.doctor.peers.others import PROTOCOL, connect_all, transfer_to
 

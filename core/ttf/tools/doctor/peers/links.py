@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Final
 
-from ttf.tools.doctor.peers.line import Line, LineLost, connected
+from ttf.process.line import Line, LineLost, connected
 
 CONNECT_S: Final = 5.0
 _ECHOES: Final = 7

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ttf.process.line import MOST_TOLD, Line, LineLost, connected
 from ttf.tools.doctor.peers.facts import Facts
 from ttf.tools.doctor.peers.found import Found, Meeting, NotMet
-from ttf.tools.doctor.peers.line import MOST_TOLD, Line, LineLost, connected
 from ttf.tools.doctor.peers.links import Answering, look_at
 
 PROTOCOL: Final = 1
