@@ -21,6 +21,7 @@ from ttf.training.plan import (
     Item,
     Plan,
     _predict,
+    _worker,
     auto_batch_size,
     make_plan,
 )
@@ -201,8 +202,8 @@ def test_the_miners_process_is_started_once_and_stays() -> None:
         items = plan(**changed).items  # type: ignore[arg-type]
         return next(i for i in items if i.component.endswith("its process"))
 
-    assert process().seconds == _predict.WORKER_TORCH_START_S
-    assert process(miner_needs_torch=False).seconds == _predict.WORKER_START_S
+    assert process().seconds == _worker.WORKER_TORCH_START_S
+    assert process(miner_needs_torch=False).seconds == _worker.WORKER_START_S
     assert process().phase == "always"
 
 
