@@ -172,14 +172,14 @@ def gathers(files: dict[str, Path], url: str, repeats: int) -> None:
         store.close()
 
 
-def steps(folder: Path, url: str, tower: str, repeats: int) -> None:
+def steps(folder: Path, url: str, tower: str, repeats: int, at_a_time: int | None) -> None:
     with opened(folder, url, tower) as session:
         asked = requests(url)
         with session.load(0, session.decided.total_steps, None) as loader:
             found = headspace(
                 lambda head, batches: session.parts.stepper(head, batches, 1e-4),
                 iter(loader),
-                steps_a_turn=4 if tower == "gru" else 100,
+                steps_a_turn=at_a_time or (4 if tower == "gru" else 100),
                 repeats=repeats,
             )
         ms = 1e3 * statistics.median(found.cached_s)
@@ -193,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tower", choices=["gru", "linear"], default="linear")
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--steps", type=int, help="of a turn; fewer on a busy machine")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve is not None:
@@ -205,7 +206,7 @@ def main() -> None:
         with served(folder / "data") as url:
             fetching(url)
             gathers(files, url, given.repeats)
-            steps(folder, url, given.tower, given.repeats)
+            steps(folder, url, given.tower, given.repeats, given.steps)
 
 
 if __name__ == "__main__":
