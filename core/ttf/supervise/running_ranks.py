@@ -7,7 +7,7 @@ ended. Then the first cause is looked for among all ends.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from ttf.errors import PeerLost
 from ttf.incidents.death import Death, Evidence, Finding, KilledByUs
 from ttf.machine.memory.watch import Reading
 from ttf.process.conversation import wait
+from ttf.process.lifeline import is_stopped
 from ttf.process.signals import Signals
 from ttf.rundir.rank_folders import add_documents, documents_of, rank_folder
 from ttf.rundir.request import TrainerEnd, TrainRequest
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 # gloo tells of a closed connection within 50 ms; who computes hears of it at the next exchange.
 LEAVE_S: Final = 1.0
+LEAVE_EXCHANGE_S: Final = 4.0  # More, on a busy machine, before one is blamed that says nothing.
 # After the last step, ranks write models and summaries of different sizes.
 FINISH_S: Final = 60.0
+_LOOK_EVERY_S: Final = 0.05  # At those that are about to go.
 _TIMED_OUT: Final = re.compile(r"(?i)\btimed? ?out\b")
 
 
@@ -97,8 +100,11 @@ class RunningRanks:
     def wait(self, until: float | None, others: Sequence[HasFileno] = ()) -> list[Event]:
         """`others` end the wait as well."""
         living = self._living()
-        times = [t.next_look for _, t in living] + [t for t in (until, self._ends_at) if t]
-        began, limit = now(), min(times, default=now())
+        began = now()
+        times = [t.next_look for _, t in living] + [t for t in (until,) if t]
+        if self._ends_at is not None:
+            times.append(max(self._ends_at, began + _LOOK_EVERY_S))
+        limit = min(times, default=began)
         wait([t.conversation for _, t in living], limit - began, self._signals, *others)
         events: list[Event] = [*suspended(began, limit, self._display_is_blocked)]
         for number, trainer in living:
@@ -162,21 +168,39 @@ class RunningRanks:
         self._ends_at = at if self._ends_at is None else min(at, self._ends_at)
 
     def _end_rest(self) -> None:
-        cause_known = any(self._is_cause(number) for number in self._over_at)
-        for number, trainer in self._living():
-            flight = trainer.flight.read()
-            if cause_known or not self._late or flight.phase == "exchange":
-                trainer.kill("stop", "another rank of the run ended")
-                continue
-            trainer.dump_stacks()
-            silent_s = now() - flight.monotonic_s
-            limit = self._places[number].exchange_timeout_s
-            why: KilledByUs = "hang" if silent_s >= limit / 2 else "straggler"
-            trainer.kill(
-                why,
-                f"the other ranks waited {limit:g} s for it in vain; it was in {flight.phase} at "
-                f"step {flight.step}, its last sign of life {silent_s:.1f} s ago",
-            )
+        rest = [number for number, trainer in self._living() if not trainer.killed[0]]
+        blamed = self._blamed(rest)
+        if blamed is None:
+            return
+        for number in rest:
+            if number in blamed:
+                self._end_late(number)
+            else:
+                self._trainers[number].kill("stop", "another rank of the run ended")
+
+    def _blamed(self, rest: Sequence[int]) -> Collection[int] | None:
+        """Those for which others waited in vain; None: that cannot be told yet. Who waits in an exchange
+        itself hears of the end of the others, and leaves; unless it is stopped there."""
+        if not self._late or not rest or any(map(self._is_cause, self._over_at)):
+            return ()
+        busy = [n for n in rest if self._trainers[n].flight.read().phase != "exchange"]
+        found = busy or [n for n in rest if is_stopped(self._trainers[n].child.pid)]
+        if found or now() >= (self._ends_at or 0.0) + LEAVE_EXCHANGE_S:
+            return found or [self._laggard()]
+        return None
+
+    def _end_late(self, number: int) -> None:
+        trainer = self._trainers[number]
+        flight = trainer.flight.read()
+        trainer.dump_stacks()
+        silent_s = now() - flight.monotonic_s
+        limit = self._places[number].exchange_timeout_s
+        why: KilledByUs = "hang" if silent_s >= limit / 2 else "straggler"
+        trainer.kill(
+            why,
+            f"the other ranks waited {limit:g} s for it in vain; it was in {flight.phase} at "
+            f"step {flight.step}, its last sign of life {silent_s:.1f} s ago",
+        )
 
     def _is_cause(self, number: int) -> bool:
         trainer = self._trainers[number]

@@ -236,7 +236,7 @@ class Follower:
         self._alone_since, self._try_at = now(), 0.0
         lost = LostNode(node=0, host=self._host, how=line.lost, silent_s=line.silent_s)
         self._lost = {0: lost}
-        self._ending = line.lost == "silent"
+        self._ending = False
 
     # --- an attempt ------------------------------------------------------------------------------
 

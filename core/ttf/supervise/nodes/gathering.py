@@ -210,8 +210,9 @@ def _lost(state: Gathering, event: WasLost) -> Decision:
     if state.stage == "gathering":
         rest = {n: member for n, member in state.members.items() if n != event.node}
         return replace(state, members=rest, fetching=False), ()
-    late = event.how == "silent"
-    return _after_an_end(_with(state, event.node, replace(member, lost=event.how)), event.now, late)
+    # That a node cannot be heard says nothing about the trainers of the others: nobody is late.
+    state = _with(state, event.node, replace(member, lost=event.how))
+    return _after_an_end(state, event.now, late=False)
 
 
 def _reported(state: Gathering, event: Reported) -> Decision:

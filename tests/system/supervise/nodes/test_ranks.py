@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kit.live_run import Ended, LiveRun
-from tests.kit.several import Several, rank_folder, reaches, results, strikes
+from tests.kit.several import Several, rank_folder, reaches, results, strikes, until
 from tests.kit.struck_run import incidents_of
 from tests.kit.widely import wide
+
+from ttf.rundir.flight_record import read_flight
 
 CLASS = {signal.SIGKILL: "killed", signal.SIGSEGV: "segfault", signal.SIGABRT: "abort"}
 
@@ -64,12 +67,16 @@ def test_any_death_of_any_rank(
 
 
 @wide
+@pytest.mark.parametrize("phase", ["forward", "exchange"])
 def test_a_rank_that_stands_still_is_named_with_its_stacks(
-    several: Several, run: Path, undisturbed: dict[str, Any]
+    several: Several, run: Path, undisturbed: dict[str, Any], phase: str
 ) -> None:
+    """Also where all others wait as well."""
     words = several.train(run, "--ranks", "3", scale__exchange_timeout_s=10)
     with several.start(run, words) as live:
-        strike(live, run, 2, signal.SIGSTOP, 12)
+        folder = rank_folder(run, 2)
+        pid = reaches(live, folder, 12)
+        until(lambda: stopped_in(pid, folder, phase), f"it is stopped in {phase}")
         ended = live.wait()
     assert_equal(ended, undisturbed, 3)
     (incident,) = incidents_of(run)
@@ -104,6 +111,16 @@ def test_a_stop_is_obeyed_by_all_ranks_and_can_be_resumed(
     assert incidents_of(run) == []
     with several.start(run, ["resume", str(run), "--ranks", "3", "--json"]) as live:
         assert_equal(live.wait(), undisturbed, 3)
+
+
+def stopped_in(pid: int, folder: Path, phase: str) -> bool:
+    """Stops a trainer, and lets it go on if it is somewhere else."""
+    os.kill(pid, signal.SIGSTOP)
+    flight = read_flight(folder / "flight.bin")
+    if flight is not None and flight.phase == phase:
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
 
 
 def test_wrong_usage_says_what_to_do(several: Several, run: Path) -> None:
