@@ -103,18 +103,30 @@ class GlooWorld(World):
                 padded[:length] = value
                 sent[:, place] = padded.view(self.size, width)
         counts = [len(nodes) for nodes in self._nodes]
-        taken = torch.empty(sum(counts), width)
-        with self._peers("the exchange of gradients"):
-            dist.all_to_all_single(
-                taken.view(-1),
-                sent.view(-1),
-                [count * width for count in counts],
-                [len(mine) * width] * self.size,
-            )
+        taken = self._swapped(sent, [count * width for count in counts]).view(-1, width)
         upper = Fold[Tensor](plus)
         for node, value in zip(self._all_nodes(), taken, strict=True):
             upper.add(node, value)
         return self._gathered(upper.root(self.shards))[:length]
+
+    def _swapped(self, sent: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Part r of what is sent goes to rank r; what comes from all ranks, one behind the other.
+
+        gloo sends bytes only to who has said that it is ready to receive. In its all-to-all a rank
+        that comes later says so behind the bytes that it sends, and the two directions of a slow
+        network take turns. Here every rank says it first.
+        """
+        taken = torch.empty(sum(sizes), dtype=sent.dtype)
+        parts = torch.split(taken, list(sizes))
+        others = [(self.rank + far) % self.size for far in range(1, self.size)]
+        with self._peers("the exchange of gradients"):
+            works = [dist.irecv(parts[other], other) for other in others]
+            works += [dist.isend(sent[other].view(-1), other) for other in others]
+            parts[self.rank].copy_(sent[self.rank].view(-1))
+            for work in works:
+                if work is not None:  # only of ranks outside of the group
+                    work.wait()
+        return taken
 
     def _all_nodes(self) -> list[Node]:
         return [node for nodes in self._nodes for node in nodes]
