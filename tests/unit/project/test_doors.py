@@ -39,6 +39,7 @@ OUTSIDE = {
     "incidents/core_file.py": "settings of the system; removes what the kernel wrote for our child",
     "incidents/inputs.py": "lists the files of a store that was opened, and opens each by the door",
     "machine/devices.py": MESSAGE,
+    "tools/import_/carry_out.py": "removes an empty folder that it made a moment ago",
     "training/settled_alike.py": MESSAGE,
     "machine/memory/limits.py": SYSTEM,
     "machine/others_load.py": SYSTEM,
