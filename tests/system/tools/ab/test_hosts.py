@@ -152,6 +152,38 @@ def test_two_nodes_share_the_blocks_of_a_study(begin: Callable[..., Node], tmp_p
     assert "study" in folders and len(folders) == 2, "run folders stay where they were made"
 
 
+KILLER = """
+import os, pathlib, signal
+flag, pid = pathlib.Path("flag"), os.getpid()
+while not flag.exists():  # the job that we are in, once
+    if b"ttf.tools.ab.hosts.job" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+        flag.touch()
+        os.kill(pid, signal.SIGKILL)
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
+    pid = int(stat[stat.rindex(b")") + 2:].split()[1])
+"""
+
+
+@wide
+def test_the_block_of_a_job_that_is_killed_is_done_again(
+    begin: Callable[..., Node], tmp_path: Path
+) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "work.py").write_text(KILLER)
+    words = ["--repeats", "2", "--executor", "local", "--out", "study"]
+    node = begin("0", *words, "--command", f"{sys.executable} work.py", "--command", "true")
+    code, document = node.ended()
+    assert code == 0, node.err
+    assert "ended with exit code 137; the block is done again" in node.err
+    samples = document["samples"]
+    assert sorted((s["block"], s["outcome"]) for s in samples) == [
+        (b, "clean") for b in (1, 1, 2, 2)
+    ]
+    (again,) = {s["attempt"] for s in samples} - {1}
+    assert again == 2
+    assert all(len(hosts) == 1 for hosts in hosts_of_blocks(samples).values())
+
+
 # --- configurations, on two hosts as namespaces -----------------------------------------------------
 
 
@@ -187,7 +219,7 @@ def quality(samples: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
 
 @wide
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("killed", ["the other host", "node 0", "nobody"])
+@pytest.mark.parametrize("killed", ["the other host", "node 0", "the cable", "nobody"])
 def test_a_study_on_two_hosts_equals_that_of_one(
     begin: Callable[..., Node], tmp_path: Path, data: Path, killed: str
 ) -> None:
@@ -217,6 +249,11 @@ def test_a_study_on_two_hosts_equals_that_of_one(
             first.ended()
             more = ["--nodes", "2", "--rendezvous", f"{hosts.a.address}:29555"]
             first = begin("0", "--resume", "runs/ab-001", *more, host=hosts.a)
+        if killed == "the cable":
+            hosts.cut()
+            until(lambda: "host-b is lost" in first.err, "node 0 notices")
+            until(lambda: "node 0 is lost" in second.err, "the other host notices")
+            hosts.heal()
         code, document = first.ended()
         assert code == 0, first.err
         code, told = second.ended()
