@@ -10,8 +10,9 @@ from typing import Final
 
 from ttf.errors import ArtifactDamaged, storage_error
 from ttf.rundir.confined import MOST_CONFIG_BYTES, read_inside, refuse_foreign_entries
-from ttf.rundir.durable import write_atomically
+from ttf.rundir.durable import write_atomically, write_json
 from ttf.rundir.run_folder import RunFolder
+from ttf.rundir.supervision import Journal
 
 RANKS: Final = "ranks"
 NODES: Final = "nodes"  # Of the other hosts, where all of them see the same folder.
@@ -28,7 +29,11 @@ def rank_folder(folder: RunFolder, local_rank: int) -> RunFolder:
     # Not led out of the run's folder by links; what is in it, `claim` looks at.
     refuse_foreign_entries(folder.path, (RANKS,))
     refuse_foreign_entries(folder.path / RANKS, (str(local_rank),))
-    return inner_folder(folder.path / RANKS / str(local_rank))
+    inner = inner_folder(folder.path / RANKS / str(local_rank))
+    if not inner.supervision.exists():
+        # It has a supervisor: a summary without a checkpoint is then of a trainer that died early.
+        write_json(inner.supervision, Journal().document())
+    return inner
 
 
 def inner_folder(path: Path) -> RunFolder:
