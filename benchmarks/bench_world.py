@@ -2,7 +2,8 @@
 
 Two processes of one thread each take turns between arms: both do an arm at the same time, and the
 slower one counts. Neighbouring turns are compared; printed are medians of paired ratios with 95%
-bounds. Both arms share the memory bandwidth of the machine, so only the exchange differs.
+bounds. Both arms share the memory bandwidth of the machine, so only the exchange differs. On a machine
+with other work the seconds say little; the processor time of both processes is printed too.
 
     python benchmarks/bench_world.py mining                  # queries and rows of a shared round
     python benchmarks/bench_world.py exchange --length 100   # optimizer steps
@@ -176,9 +177,10 @@ def rank_main(given: argparse.Namespace) -> None:
     with ARMS[given.what](given, given.rank, place) as arms:
         print(json.dumps(list(arms)), flush=True)
         for line in sys.stdin:
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             arms[json.loads(line)]()
-            print(time.perf_counter() - began, flush=True)
+            found = time.perf_counter() - began, time.process_time() - used
+            print(json.dumps(found), flush=True)
 
 
 # --- who asks them ----------------------------------------------------------------------------------
@@ -203,6 +205,7 @@ class Pair:
             )
             for rank in range(RANKS)
         ]
+        self.used: dict[str, list[float]] = {}
         (self.names, *_) = [json.loads(line) for line in self._answers()]
 
     def _answers(self) -> list[str]:
@@ -212,12 +215,14 @@ class Pair:
         return found
 
     def do(self, name: str) -> float:
-        """Seconds of the slower one."""
+        """Seconds of the slower one; notes the processor time of both."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(json.dumps(name) + "\n")
             process.stdin.flush()
-        return max(map(float, self._answers()))
+        found = [json.loads(line) for line in self._answers()]
+        self.used.setdefault(name, []).append(sum(used for _, used in found))
+        return max(float(wall) for wall, _ in found)
 
     def end(self) -> None:
         for process in self._processes:
@@ -238,10 +243,13 @@ def measure(given: argparse.Namespace, folder: str) -> None:
         seconds = in_turns(arms, given.repeats)
     finally:
         pair.end()
+    used = {name: taken[-given.repeats :] for name, taken in pair.used.items()}
     for name, taken in seconds.items():
-        print(f"{name}: {np.median(taken):.3f} s")
-    for alone, shared in zip(pair.names[::2], pair.names[1::2], strict=True):
-        print(f"{alone} / {shared}: {ratio(seconds[alone], seconds[shared])}")
+        print(f"{name}: {np.median(taken):.3f} s, processor time {np.median(used[name]):.3f} s")
+    for one, other in zip(pair.names[::2], pair.names[1::2], strict=True):
+        print(f"{one} / {other}: {ratio(seconds[one], seconds[other])}")
+        # Where others use the machine too, only this is steady; it does not see who waits.
+        print(f"    of the processor time: {ratio(used[one], used[other])}")
     if given.what == "mining":
         answers = given.queries * given.k
         print(
