@@ -75,7 +75,8 @@ def run(
     # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
     # configuration and all files have been checked. `joined`: the other processes of the run.
     def check(decided: Decided) -> None:
-        if resume:
+        # Among others the checkpoint may be one that another rank still has.
+        if resume and joined is None:
             refuse_larger_than_saved(folder, decided.specs)
 
     world = None if joined is None else joined.world
