@@ -163,7 +163,7 @@ def test_too_few_addresses_for_torch_are_one_line(
 # Whoever reports it has no memory left either, until the reserve is given back.
 _FULL = """
 import resource, sys, ttf.cli as cli
-def hoard(argv):
+def hoard(*_):
     pages = int(open("/proc/self/statm").read().split()[0])
     limit = pages * resource.getpagesize() + (30 << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

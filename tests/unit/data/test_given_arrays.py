@@ -134,7 +134,7 @@ def test_files_of_arrays_end_with_their_use_and_paths_stay_as_they_are() -> None
     with as_files({"pairs": "a.npz", "bank": BANK, "context": None}) as files:
         assert (files["pairs"], files["context"]) == (Path("a.npz"), None)
         bank = files["bank"]
-        assert bank is not None
+        assert isinstance(bank, Path)
         with np.load(bank) as held:
             np.testing.assert_array_equal(held["vectors"], BANK)
     assert not bank.parent.exists()

@@ -84,7 +84,7 @@ def _work(request: Mapping[str, Any]) -> None:
 
 
 def _tell(line: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"{json.dumps(line)}\n")
+    echo(json.dumps(line))
     sys.stdout.flush()
 
 
