@@ -18,6 +18,7 @@ from ttf.jobs import Job
 from ttf.process.error_document import to_document
 from ttf.rundir.confined import parsed_json, parsed_line
 from ttf.rundir.typed_json import dataclass_from
+from ttf.text.terminal import echo
 from ttf.tools.ab.hosts import alike
 from ttf.tools.ab.hosts.runner import CellRunner
 from ttf.tools.ab.hosts.wire import cells_from, cells_message, finished_message
