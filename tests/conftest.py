@@ -195,17 +195,22 @@ def _children_of(parent: int) -> Iterator[int]:
 
 def _still_alive(processes: set[psutil.Process]) -> list[str]:
     """What does not end; Python's own resource tracker lives on by design."""
-    _, alive = psutil.wait_procs(list(processes), timeout=20)
+    trackers = {process for process in processes if "resource_tracker" in _line_of(process)}
+    _, alive = psutil.wait_procs(list(processes - trackers), timeout=20)
     left = []
     for process in alive:
-        try:
-            line = " ".join(process.cmdline())
-        except psutil.NoSuchProcess:
-            continue
-        if "resource_tracker" not in line and process.status() != psutil.STATUS_ZOMBIE:
-            left.append(f"{process.pid}: {line}")
-            process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                left.append(f"{process.pid}: {_line_of(process)}")
+                process.kill()
     return left
+
+
+def _line_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 @pytest.fixture

@@ -175,10 +175,10 @@ def test_every_note_is_said_somewhere() -> None:
     unsaid = list(NOTES)
     for death, more in itertools.product(in_parts()[0], around):
         case = DeathFacts(replace(death, **more))
-        name = first_match(case)[0].name
-        unsaid = [n for n in unsaid if name not in n.names or not matches(n.when, case)]
-        if not unsaid:
-            break
+        due = [n for n in unsaid if matches(n.when, case)]
+        if due:  # The class takes longer.
+            name = first_match(case)[0].name
+            unsaid = [n for n in unsaid if n not in due or name not in n.names]
     assert not [note.text for note in unsaid]
 
 

@@ -211,6 +211,7 @@ def test_a_limit_that_is_too_small_ends_the_run_with_the_key_to_raise(
 # --- Zarr -----------------------------------------------------------------------------------------
 
 
+@wide
 def test_zarr_behind_an_address_is_converted_but_not_trained_on(
     server: ObjectServer, invoke: Invoke
 ) -> None:

@@ -69,11 +69,24 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     first = train_ranks(out, 3, flags, kill=(1, 9))
     assert first[1].code == -9
     assert {each.end["error"]["class"] for each in (first[0], first[2])} == {"PeerLost"}
-    again = train_ranks(out, 2, flags, resume=True, kill=(0, 20))
-    assert again[1].end["error"]["class"] == "PeerLost"
-    last = [each.summary for each in train_ranks(out, 4, flags, resume=True)]
+    last = [each.summary for each in train_ranks(out, 2, flags, resume=True)]
     assert {summary["weights_sha256"] for summary in last} == {alone["weights_sha256"]}
     assert all(summary["exact"] for summary in last)
+    assert results_of(out) == results_of(undisturbed)
+
+
+@wide
+def test_and_again_with_more_of_them(tmp_path: Path) -> None:
+    flags = {**small_data(tmp_path / "data"), **COMMON, **MODES["mining"]}
+    flags |= {"checkpoint.every_steps": 3}
+    undisturbed, out = tmp_path / "alone", tmp_path / "run"
+    alone = train_ranks(undisturbed, 1, flags)[0].summary
+    train_ranks(out, 1, flags, kill=(0, 6))
+    assert train_ranks(out, 4, flags, resume=True, kill=(3, 12))[3].code == -9
+    again = train_ranks(out, 3, flags, resume=True, kill=(0, 20))
+    assert again[1].end["error"]["class"] == "PeerLost"
+    last = [each.summary for each in train_ranks(out, 2, flags, resume=True)]
+    assert {summary["weights_sha256"] for summary in last} == {alone["weights_sha256"]}
     assert results_of(out) == results_of(undisturbed)
 
 
