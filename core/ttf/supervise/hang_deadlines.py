@@ -20,6 +20,7 @@ FACTOR: Final = 10.0
 KNOWN_AFTER: Final = 3  # a phase must end this often before its pauses are used
 DUMP_GRACE_S: Final = 2.0
 LEAVE_GRACE_S: Final = 20.0
+EXCHANGE_GRACE_S: Final = 30.0
 KILL_GRACE_S: Final = 30.0
 
 
@@ -83,6 +84,9 @@ def silence_limit_s(state: State, trainer: Trainer) -> float:
         pace = state.paces.get(phase, Pace())
         known = pace.left >= KNOWN_AFTER
         limit = max(LEAST_S, FACTOR * pace.longest_gap_s) if known else UNKNOWN_S
+        if phase == "exchange":
+            # A process that waits for others in vain ends by itself, and says so.
+            limit = max(limit, state.flat.get("scale.exchange_timeout_s", 0.0) + EXCHANGE_GRACE_S)
     if phase == "start" and not (trainer.plugin is not None and trainer.plugin.brief):
         return max(limit, START_S)
     if phase == "mining" and state.flat.get("miner.isolation") == "none":

@@ -33,6 +33,8 @@ from ttf.supervise.events import (
     Suspended,
     Tick,
 )
+from ttf.supervise.hang_deadlines import silence_limit_s
+from ttf.supervise.state import Pace, Trainer
 
 IMPORT = PluginWork(
     doing="importing",
@@ -448,3 +450,12 @@ def test_a_process_that_survives_its_kill_is_spoken_of_once_and_never_doubled() 
 def test_a_state_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         State().stage = "over"  # type: ignore[misc]
+
+
+def test_a_process_that_waits_for_others_ends_before_it_counts_as_hanging() -> None:
+    trainer = Trainer(started_at=0.0, beat_at=0.0, phase="exchange")
+    known = {"exchange": Pace(left=100, longest_gap_s=0.01)}
+    flat = {"scale.exchange_timeout_s": 60.0}
+    state = State(stage="running", trainer=trainer, paces=known, flat=flat)
+    assert silence_limit_s(state, trainer) == 90.0
+    assert silence_limit_s(replace(state, flat={}), trainer) == 60.0
