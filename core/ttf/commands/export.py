@@ -70,7 +70,7 @@ def command(
 
     The folder is loaded back by the library of the format, and its answers to 1,000 validation
     queries are compared with those of ttf search; if they differ, nothing is written. Exported
-    vectors carry the calibration of the run.
+    vectors and indexes carry the calibration of the run; encoders do with --calibrated.
 
     With --json: {"format", "path", "checked": {"rows", "max_difference", "same_top10", ...}, ...}.
     """
