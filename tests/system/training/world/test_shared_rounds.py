@@ -48,6 +48,7 @@ def results(folder: Path, mode: dict[str, Any], nodes: Sequence[int]) -> dict[st
     return {**first, "weights": weights}
 
 
+@wide  # tests/unit/training/test_shares.py asks the same of threads
 def test_two_hosts_share_the_queries_of_a_round(tmp_path: Path) -> None:
     split = {"miner.split": "queries"}
     alone = results(tmp_path, split, (1,))
