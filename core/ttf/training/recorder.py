@@ -103,7 +103,7 @@ class Recorder:
         )
         self._kept_step: int | None = None  # Of the weights that this process wrote to `model/`.
         self._next_look = 0.0
-        self._last = 0.0, 0.0  # Seconds of the last step: computed, and exchanged.
+        self._computed_s = 0.0  # In the last step, without waiting for others.
         self._pace = Pace(session.world.place)
         self._sampler = self._start_sampler()
         self.governor = governor_of(
@@ -150,8 +150,7 @@ class Recorder:
         self._step = record.step
         self._look_at_device()
         self._state.totals.train_s += record.seconds
-        exchange_s = record.extra.get("exchange_s", 0.0)
-        self._last = record.seconds - exchange_s, exchange_s
+        self._computed_s = record.seconds - record.extra.get("exchange_s", 0.0)
         line = asdict(record)
         self._metrics.write({"type": "step", **line.pop("extra"), **line})
         self._session.reporter.step(record, self._session.decided.total_steps)
@@ -206,8 +205,7 @@ class Recorder:
             save=self._save_wanted(step),
             stop=link.stop.signum,
             leave=link.leave_asked.is_set(),
-            compute_s=self._last[0],
-            exchange_s=self._last[1],
+            compute_s=self._computed_s,
         )
 
     def _vouch(self, step: int) -> None:

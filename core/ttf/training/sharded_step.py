@@ -279,11 +279,9 @@ class ShardedGradients:
 
     def _taken(self, others: list[Tensor]) -> Tensor:
         """Takes the gradients away from the parameters: one flat vector, in the memory of the CPU."""
-        taken = [
-            torch.zeros_like(each) if each.grad is None else each.grad
-            for each in [*self._trained(), *others]
-        ]
-        for each in [*self._trained(), *others]:
+        trained = [*self._trained(), *others]
+        taken = [torch.zeros_like(each) if each.grad is None else each.grad for each in trained]
+        for each in trained:
             each.grad = None
         return torch.cat([grad.reshape(-1) for grad in taken]).cpu()
 

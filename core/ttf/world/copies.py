@@ -31,7 +31,7 @@ from ttf.world.world import World
 
 _PIECE_BYTES: Final = 8 << 20
 _MOST_FILES: Final = 10_000
-_MOST_BYTES: Final = 1 << 40
+_MOST_BYTES: Final = 1 << 36  # A file is held in memory.
 
 
 def share_newest(world: World, folder: RunFolder, say: Callable[[str], None]) -> int:
@@ -116,7 +116,7 @@ def _send(
 
 
 def _checked(size: Any) -> int:
-    if not isinstance(size, int) or size > _MOST_BYTES:
+    if not isinstance(size, int) or not 0 <= size <= _MOST_BYTES:
         raise PeerLost(f"A rank sends a file of {size!r} bytes.")
     return size
 

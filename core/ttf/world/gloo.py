@@ -93,15 +93,11 @@ class GlooWorld(World):
         mine = fold.nodes()
         length = len(mine[0][1])
         width = -(-length // self.size)  # Of a slice; the last one is padded.
-        sent = torch.zeros(self.size, len(mine), width)
-        for place, (_, value) in enumerate(mine):
-            flat = sent[:, place].reshape(-1) if len(mine) == 1 else None
-            if flat is not None and flat.data_ptr() == sent.data_ptr():
-                flat[:length] = value
-            else:
-                padded = torch.zeros(self.size * width)
-                padded[:length] = value
-                sent[:, place] = padded.view(self.size, width)
+        padded = torch.zeros(len(mine), self.size * width)
+        for row, (_, value) in zip(padded, mine, strict=True):
+            row[:length] = value
+        # By rank, then by subtree: a copy only where a rank has several subtrees.
+        sent = padded.view(len(mine), self.size, width).transpose(0, 1).contiguous()
         counts = [len(nodes) for nodes in self._nodes]
         taken = self._swapped(sent, [count * width for count in counts]).view(-1, width)
         upper = Fold[Tensor](plus)

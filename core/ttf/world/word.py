@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-_FORMAT: Final = struct.Struct("<qBBBBIddQ24x")
+_FORMAT: Final = struct.Struct("<qBBBxxxxxdQ32x")
 WORD_BYTES: Final = _FORMAT.size
 assert WORD_BYTES == 64
 
@@ -34,8 +34,7 @@ class Word:
     leave: bool = False  # Its memory is used up: it wants to save and start again.
     # Of the weights, at some steps; 0: not looked at in this step.
     weights: int = 0
-    compute_s: float = 0.0  # How long it computed in the last step, and waited for others.
-    exchange_s: float = 0.0
+    compute_s: float = 0.0  # How long it computed in the last step, without waiting for others.
 
     def packed(self) -> bytes:
         return _FORMAT.pack(
@@ -43,23 +42,19 @@ class Word:
             self.save,
             self.stop,
             self.leave,
-            0,
-            0,
             self.compute_s,
-            self.exchange_s,
             self.weights,
         )
 
     @staticmethod
     def unpacked(data: bytes) -> Word:
-        step, save, stop, leave, _, _, compute_s, exchange_s, weights = _FORMAT.unpack(data)
+        step, save, stop, leave, compute_s, weights = _FORMAT.unpack(data)
         return Word(
             step=step,
             save=Save(save),
             stop=stop,
             leave=bool(leave),
             compute_s=compute_s,
-            exchange_s=exchange_s,
             weights=weights,
         )
 
