@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -16,68 +14,80 @@ from ttf.errors import ArtifactDamaged
 
 # Reading what lies between two records is cheaper than another system call, up to this distance.
 _GAP: Final = 16 << 10
-_MOST: Final = (
-    512 << 10
-)  # What is read in one go stays in the processor's cache until it is copied.
+# What is read in one go stays in the processor's cache until it is copied.
+_MOST: Final = 512 << 10
 
 
-def runs(units: NDArray[np.int64], length: int, gap: int = _GAP) -> Iterator[slice]:
-    """Cuts ascending positions of records of `length` units into runs that are read in one go.
+def runs(units: NDArray[np.int64], length: int, gap: int = _GAP) -> NDArray[np.int64]:
+    """Where to cut ascending positions of records of `length` units into runs that are read in one
+    go: the number of the first record of each run.
 
-    >>> [(s.start, s.stop) for s in runs(np.array([0, 9, 5000]), 9)]
-    [(0, 2), (2, 3)]
+    >>> runs(np.array([0, 9, 5000]), 9).tolist()
+    [0, 2]
     """
-    if not len(units):
-        return
-    far = np.flatnonzero(np.diff(units) - length > gap // UNIT) + 1
-    edges = [0, *far.tolist(), len(units)]
-    for start, stop in itertools.pairwise(edges):
-        while start < stop:
-            last = int(np.searchsorted(units[start:stop], units[start] + _MOST // UNIT))
-            yield slice(start, start + max(1, last))
-            start += max(1, last)
+    far = np.diff(units, prepend=units[:1]) - length > gap // UNIT
+    far[:1] = True
+    begins = units[far][np.cumsum(far) - 1]
+    # A long run is cut where it crosses a multiple of the most that is read, from its own beginning.
+    cells = (units - begins) // (_MOST // UNIT)
+    return np.flatnonzero(far | (np.diff(cells, prepend=0) > 0))
 
 
 class Reader:
     """Has one buffer for all reads: memory that is used for the first time costs more than the read."""
 
     def __init__(self) -> None:
-        self._buffer = np.empty(_MOST, np.uint8)
+        self._buffer = np.empty(2 * _MOST, np.uint8)
 
     def read(
         self, fd: int, name: str, units: NDArray[np.int64], out: Records, rows: NDArray[np.int64]
     ) -> int:
         """Puts the records at these positions, in units of 64 bytes, ascending, into `rows` of `out`
         (N, words). Returns how many bytes were read."""
-        words = out.shape[1]
-        length = words * 4 // UNIT
-        total = 0
-        for run in runs(units, length):
-            first = int(units[run.start])
-            size = (int(units[run.stop - 1]) + length - first) * UNIT
-            read = self._pread(fd, name, size, first * UNIT)
-            # One window at each unit; they overlap.
-            windows = as_strided(
-                read.view(np.float32),
-                (size // UNIT - length + 1, words),
-                (UNIT, 4),
-                writeable=False,
-            )
-            out[rows[run]] = windows[units[run] - first]
-            total += size
-        return total
+        length = out.shape[1] * 4 // UNIT
+        first = runs(units, length)
+        begins = units[first]
+        ends = np.append(units[first[1:] - 1], units[-1:]) + length
+        filled = np.append(0, np.cumsum(ends - begins))
+        bounds = np.append(first, len(units))
+        # Records that lie alone are many: their runs fill the buffer before anything is copied, for
+        # a copy of its own costs each more than its read.
+        run = 0
+        while run < len(first):
+            last = np.searchsorted(filled, filled[run] + _MOST // UNIT, side="right") - 1
+            stop = max(run + 1, int(last))
+            places = filled[run : stop + 1] - filled[run]
+            self._fill(fd, name, begins[run:stop] * UNIT, places * UNIT)
+            here = slice(int(bounds[run]), int(bounds[stop]))
+            moved = np.repeat(places[:-1] - begins[run:stop], np.diff(bounds[run : stop + 1]))
+            out[rows[here]] = self._windows(out.shape[1])[units[here] + moved]
+            run = stop
+        return int(filled[-1]) * UNIT
 
-    def _pread(self, fd: int, name: str, size: int, offset: int) -> NDArray[np.uint8]:
-        if size > len(self._buffer):
-            self._buffer = np.empty(size, np.uint8)
-        buffer = self._buffer[:size]
-        view = memoryview(buffer.data)
-        done = 0
-        while done < size:
-            count = os.preadv(fd, [view[done:]], offset + done)
-            if not count:
-                raise ArtifactDamaged(
-                    f"{name} is {offset + done:,} bytes long; a record at byte {offset:,} is missing."
-                )
-            done += count
-        return buffer
+    def _fill(
+        self, fd: int, name: str, offsets: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> None:
+        """The run at each offset goes to its place, and ends where the next one's place is."""
+        if places[-1] > len(self._buffer):
+            self._buffer = np.empty(int(places[-1]), np.uint8)
+        view, edges, preadv = memoryview(self._buffer.data), places.tolist(), os.preadv
+        for offset, begin, end in zip(offsets.tolist(), edges, edges[1:], strict=False):
+            done = preadv(fd, [view[begin:end]], offset)
+            while begin + done < end:
+                count = preadv(fd, [view[begin + done : end]], offset + done)
+                if not count:
+                    raise ArtifactDamaged(
+                        f"{name} is {os.fstat(fd).st_size:,} bytes long; a record at byte "
+                        f"{offset:,} is missing."
+                    )
+                done += count
+
+    def _windows(self, words: int) -> Records:
+        """A record at each unit of the buffer; they overlap."""
+        units = len(self._buffer) // UNIT
+        return as_strided(
+            self._buffer.view(np.float32),
+            (units - words * 4 // UNIT + 1, words),
+            (UNIT, 4),
+            writeable=False,
+        )
