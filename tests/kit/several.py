@@ -43,12 +43,16 @@ class Several(Place):
     """Where these runs live: their data, and the words that start them."""
 
     def train(self, run: Path, *more: str, steps: int = STEPS, **sets: Any) -> list[str]:
-        """`sets`: with two underscores for the dot of a key."""
+        """`sets`: with two underscores for the dot of a key; None leaves a key out."""
         words: list[Any] = ["train", "--json", "--out", run, "--steps", steps, "--threads", 1]
         words += ["--pairs", self.root / "pairs.npz", "--bank", self.root / "bank.npz"]
         words += ["--tower", "gru", "--device", "cpu", "--batch-size", 32, *more]
-        for key, value in {**_SETS, **sets}.items():
-            words += ["--set", f"{key.replace('__', '.')}={value}"]
+        for key, value in {
+            **_SETS,
+            **{key.replace("__", "."): value for key, value in sets.items()},
+        }.items():
+            if value is not None:
+                words += ["--set", f"{key}={value}"]
         return [str(word) for word in words]
 
     def start(self, run: Path, words: list[str], host: Host | None = None) -> LiveRun:

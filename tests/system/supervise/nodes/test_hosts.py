@@ -65,11 +65,11 @@ def joined(hosts: Hosts) -> list[str]:
 
 
 @contextmanager
-def started(several: Several, hosts: Hosts, root: Path, **sets: Any) -> Iterator[Pair]:
+def started(several: Several, hosts: Hosts, root: Path, *more: str, **sets: Any) -> Iterator[Pair]:
     with ExitStack() as stack:
         lives = []
         for letter, host in (("b", hosts.b), ("a", hosts.a)):  # in any order
-            words = several.train(root / letter, *joined(hosts), **sets)
+            words = several.train(root / letter, *joined(hosts), *more, **sets)
             lives.append(stack.enter_context(several.start(root / letter, words, host)))
         yield Pair(several=several, hosts=hosts, root=root, stack=stack, b=lives[0], a=lives[1])
 
