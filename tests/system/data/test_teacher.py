@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.kit.widely import wide
 
 import ttf
 from ttf.testing._crashing import crashing
 
 
+@wide
 def test_a_taught_run_that_crashed_ends_with_the_same_weights(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     bank = rng.standard_normal((300, 8)).astype(np.float32)

@@ -92,13 +92,14 @@ def test_a_run_whose_trainers_all_die_young_ends_with_the_same_weights(
     assert_undisturbed(run, summary_of(whole)["weights_sha256"], restarts=deaths, lost=steps)
 
 
+@wide
 @pytest.mark.parametrize(
     ("failpoint", "deaths"),
     [
         ("round.write:5:kill", 1),
         # Each trainer writes one block of a round, or dies in the next; a round has two of queries
         # and one of positives.
-        pytest.param("round.write:3:kill", 12, marks=wide),
+        ("round.write:3:kill", 12),
     ],
 )
 def test_a_trainer_killed_in_a_block_of_a_round_goes_on_behind_the_last_whole_one(

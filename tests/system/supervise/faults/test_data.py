@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.kit.faulty_run import FaultyPlace
 from tests.kit.live_run import Ended
-from tests.kit.widely import CHAOS
+from tests.kit.widely import CHAOS, wide
 
 from ttf.rundir.verified_folders import newest_step
 
@@ -44,6 +44,7 @@ def interrupted(place: FaultyPlace, change: Callable[[], object]) -> Ended:
     return ended
 
 
+@wide  # in the middle of a gather: below
 def test_a_file_that_is_cut_while_it_is_mapped_is_named(
     own_data: FaultyPlace, reference: Ended
 ) -> None:

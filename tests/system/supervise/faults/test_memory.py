@@ -154,6 +154,7 @@ def wide_data(folder: Path) -> dict[str, Path]:
     return paths
 
 
+@wide  # a worker alone: tests/system/mining/test_isolation_system.py
 def test_the_miner_is_the_first_victim(
     place: FaultyPlace, group: Group, mined_reference: Ended
 ) -> None:

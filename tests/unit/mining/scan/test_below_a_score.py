@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
+from tests.kit.widely import wide
 
 from ttf.data.sources import MemorySource
 from ttf.data.vectors import unit_rows
@@ -87,7 +88,7 @@ def at_ranks(bank: Rows, queries: Rows, seed: int = 3) -> Rows:
 
 
 @both
-@pytest.mark.parametrize("k", [1, 12, 200])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=wide), 12, pytest.param(200, marks=wide)])
 def test_answers_are_the_best_of_those_below(first: FirstPass, k: int) -> None:
     bank, queries = unit_rows(normal(20_000, 40)), unit_rows(normal(150, 40, 1))
     tally = check(bank, queries, k, at_ranks(bank, queries), first)
