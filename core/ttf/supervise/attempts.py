@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,6 +46,11 @@ class Running(Protocol):
     @property
     def pids(self) -> tuple[int, ...]:
         """Of the trainers, which this process waits for."""
+
+    @property
+    def held(self) -> tuple[subprocess.Popen[bytes], ...]:
+        """Those that were killed, and that the kernel does not let go: they wait for a disk or a
+        device. They count as ended; no other trainer starts before they are gone."""
 
     @property
     def garbage(self) -> str:

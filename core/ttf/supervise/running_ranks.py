@@ -7,6 +7,7 @@ ended. Then the first cause is looked for among all ends.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -216,6 +217,10 @@ class RunningRanks:
     @property
     def pids(self) -> tuple[int, ...]:
         return tuple(trainer.child.pid for trainer in self._trainers)
+
+    @property
+    def held(self) -> tuple[subprocess.Popen[bytes], ...]:
+        return tuple(process for trainer in self._trainers for process in trainer.held)
 
     @property
     def garbage(self) -> str:

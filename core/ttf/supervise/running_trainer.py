@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
+# A process that was killed is gone sooner, unless it waits for a disk or a device: then no signal ends it.
+_HELD_S: Final = 3.0
 # A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.training.launch")
@@ -129,6 +133,7 @@ class RunningTrainer:
         self.flat: Mapping[str, Any] = {}
         self.end: TrainerEnd | None = None  # its final record
         self.killed: tuple[KilledByUs, str] = ("", "")
+        self._killed_at: float | None = None
         self._native: NativeStacks | None = None
 
     def _place(self) -> Place:
@@ -160,7 +165,14 @@ class RunningTrainer:
 
     @property
     def over(self) -> bool:
-        return not self.child.alive()
+        return not self.child.alive() or bool(self.held)
+
+    @property
+    def held(self) -> tuple[subprocess.Popen[bytes], ...]:
+        """The process, if it was killed and the kernel does not let it go."""
+        if self._killed_at is None or now() - self._killed_at < _HELD_S or not self.child.alive():
+            return ()
+        return (self.child.process,)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -273,6 +285,7 @@ class RunningTrainer:
 
     def kill(self, why: KilledByUs, text: str) -> None:
         self.killed = (why, text)
+        self._killed_at = self._killed_at or now()
         self.child.kill()
 
     def stop_tree(self) -> None:
@@ -286,7 +299,7 @@ class RunningTrainer:
         """Reaps the process, reads its last messages, ends its descendants. Returns the return
         code."""
         self.witness.look_last()
-        code = self.child.end(GRACE_S)
+        code = -signal.SIGKILL if self.held else self.child.end(GRACE_S)
         # Once: a process that escaped the kill may hold the pipes open.
         for _ in self._parsed(self.conversation.take()):
             pass  # only the final record still matters

@@ -52,8 +52,9 @@ from ttf.supervise.events import (
     Tick,
     now,
 )
+from ttf.supervise.held_processes import HeldProcesses
 from ttf.supervise.journal_keeper import JournalKeeper
-from ttf.supervise.running_trainer import RunningTrainer
+from ttf.supervise.running_trainer import LOOK_EVERY_S, RunningTrainer
 from ttf.supervise.screen import Screen
 from ttf.text.shell import quoted
 
@@ -130,6 +131,7 @@ class Supervisor:
         self._end: TrainerEnd = {}  # the last final record
         self._finding: Finding | None = None
         self._spawn_at, self._spawn = 0.0, Spawn()
+        self._held = HeldProcesses(self._screen.waiting)
         self._state, self._first = initial(
             now(),
             self.journal.journal.overlay,
@@ -186,9 +188,12 @@ class Supervisor:
 
     def _before_a_trainer(self) -> Iterable[Event]:
         # A signal ends the wait for a restart.
-        self._team.wait(self._signals, self._spawn_at - now())
+        held = bool(self._held)
+        self._team.wait(self._signals, LOOK_EVERY_S if held else self._spawn_at - now())
         yield from self._from_signals()
         yield from self._team.events()
+        if held:
+            return
         if self._state.stage == "spawning" and now() >= self._spawn_at:
             try:
                 attempt = self._team.attempt(self._spawn, self._state.history)
@@ -219,7 +224,8 @@ class Supervisor:
     def _end_events(self, trainer: Running) -> Iterable[Event]:
         """Yields Ended, or Died, or both if the trainer left because it was asked to."""
         code = trainer.finish()
-        if self._orphans is not None:
+        self._held.keep(trainer.held)
+        if self._orphans is not None and not self._held:
             self._orphans.end()
         self._end = trainer.end or {}
         error = self._end.get("error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -93,6 +94,10 @@ class RunningNodes:
     @property
     def pids(self) -> tuple[int, ...]:
         return self._ranks.pids
+
+    @property
+    def held(self) -> tuple[subprocess.Popen[bytes], ...]:
+        return self._ranks.held
 
     @property
     def garbage(self) -> str:

@@ -10,3 +10,4 @@ from tests.kit.fixtures.crashes import (
     undisturbed,
     world,
 )
+from tests.kit.fixtures.frozen import frozen

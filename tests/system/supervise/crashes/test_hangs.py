@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
 from tests.kit import saboteur as sabotage
 from tests.kit.fixtures.crashes import Start
+from tests.kit.fixtures.frozen import Freeze
 from tests.kit.live_run import Ended, in_phase, saving, summary_of
 from tests.kit.processes import alive
 from tests.kit.struck_run import EVERY, STEPS, assert_undisturbed, incidents_of
@@ -65,7 +64,7 @@ def test_a_checkpoint_that_is_never_written_does_not_hide_behind_the_steps_that_
 
 @wide
 def test_a_trainer_that_the_kernel_holds_cannot_hold_its_supervisor(
-    train: Start, run: Path, frozen: Callable[[int], None], resume: Callable[[], Ended]
+    train: Start, run: Path, frozen: Freeze, resume: Callable[[], Ended]
 ) -> None:
     """In uninterruptible sleep no signal ends it; a second one to the supervisor ends that."""
     live = train()
@@ -81,27 +80,20 @@ def test_a_trainer_that_the_kernel_holds_cannot_hold_its_supervisor(
     assert refused.code == ExitCode.IN_USE and "although its supervisor has ended" in refused.err
 
 
-@pytest.fixture
-def frozen() -> Iterator[Callable[[int], None]]:
-    """Freezes a process, as a disk that does not answer would; thaws it, whatever happened."""
-    group = Path(f"/sys/fs/cgroup/freezer/ttf-crashes-{os.getpid()}")
-    state = group / "freezer.state"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"nothing can be frozen here: {error}")
-
-    def freeze(pid: int) -> None:
-        (group / "cgroup.procs").write_text(str(pid))
-        state.write_text("FROZEN")
-        wait_until(lambda: state.read_text().strip() == "FROZEN")
-
-    try:
-        yield freeze
-    finally:
-        state.write_text("THAWED")
-        wait_until(lambda: not (group / "cgroup.procs").read_text().strip(), 30)
-        group.rmdir()
+@wide
+def test_a_trainer_that_the_kernel_holds_is_named_and_the_run_goes_on_when_it_is_gone(
+    train: Start, run: Path, undisturbed: str, frozen: Freeze
+) -> None:
+    live = train(SET)
+    trainer, _ = live.hold(in_phase("forward", since=EVERY + 1))
+    thaw = frozen(trainer)
+    live.until(lambda: incidents_of(run), "it is named")
+    live.until(lambda: f"Process {trainer} was killed" in live.err, "it is waited for")
+    assert alive(trainer)
+    thaw()
+    assert live.wait().code == 0
+    assert_undisturbed(run, undisturbed, restarts=1, lost=STEPS)
+    assert [incident["class"] for incident in incidents_of(run)] == ["hang"]
 
 
 def stacks(run: Path, number: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kit import hosts as kit
+from tests.kit.fixtures.frozen import frozen
 from tests.kit.hosts import Hosts
 from tests.kit.ranks import small_data
 from tests.kit.several import Several, results

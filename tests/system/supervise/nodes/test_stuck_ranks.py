@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import wait_until
 from tests.kit import saboteur as sabotage
+from tests.kit.fixtures.frozen import Freeze
 from tests.kit.hosts import Hosts
 from tests.kit.several import Several, reaches, results, until
 from tests.kit.struck_run import incidents_of
@@ -19,7 +18,7 @@ from tests.system.supervise.nodes.test_hosts import assert_equal, started
 
 TIMEOUT_S = 10
 TOWER = ("--tower", "sabotaged")
-NO_GRU: dict[str, Any] = {"tower__query__hidden": None}
+SETS: dict[str, Any] = {"tower__query__hidden": None, "observers": '["sabotaged"]'}
 
 
 @pytest.fixture
@@ -33,14 +32,14 @@ def test_a_rank_whose_interpreter_is_held_is_named_on_both_hosts(
     sabotaged: Several, hosts: Hosts, tmp_path: Path
 ) -> None:
     run = tmp_path / "undisturbed"
-    with sabotaged.start(run, sabotaged.train(run, *TOWER, **NO_GRU)) as live:
+    with sabotaged.start(run, sabotaged.train(run, *TOWER, **SETS)) as live:
         alone = live.wait()
     assert alone.code == 0, alone.err
     holds = sabotage.spec(tmp_path / "notes", "forward", "hold", step=12)
     os.environ |= sabotage.variable(holds)
     try:
         limit = {"scale__exchange_timeout_s": TIMEOUT_S}
-        with started(sabotaged, hosts, tmp_path, *TOWER, **limit, **NO_GRU) as pair:
+        with started(sabotaged, hosts, tmp_path, *TOWER, **limit, **SETS) as pair:
             until((tmp_path / "notes" / "reached").exists, "a rank is held")
             both_name_it(pair.run_a, pair.run_b)
             assert_equal(pair, {"weights": alone.digest, **results(run)})
@@ -56,7 +55,7 @@ def test_a_rank_whose_interpreter_is_held_is_named_on_both_hosts(
 def test_a_rank_that_the_kernel_holds_is_named_on_both_hosts(
     several: Several,
     hosts: Hosts,
-    frozen: Callable[[int], Callable[[], None]],
+    frozen: Freeze,
     tmp_path: Path,
     undisturbed: dict[str, Any],
     letter: str,
@@ -78,30 +77,3 @@ def both_name_it(*runs: Path) -> None:
 
 def named(run: Path) -> list[tuple[str, str]]:
     return [(incident["class"], incident["host"]) for incident in incidents_of(run)]
-
-
-@pytest.fixture
-def frozen() -> Iterator[Callable[[int], Callable[[], None]]]:
-    """Freezes a process, as a disk that does not answer would, and returns what thaws it."""
-    group = Path(f"/sys/fs/cgroup/freezer/ttf-nodes-{os.getpid()}")
-    state = group / "freezer.state"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"nothing can be frozen here: {error}")
-
-    def thaw() -> None:
-        state.write_text("THAWED")
-
-    def freeze(pid: int) -> Callable[[], None]:
-        (group / "cgroup.procs").write_text(str(pid))
-        state.write_text("FROZEN")
-        wait_until(lambda: state.read_text().strip() == "FROZEN")
-        return thaw
-
-    try:
-        yield freeze
-    finally:
-        thaw()
-        wait_until(lambda: not (group / "cgroup.procs").read_text().strip(), 30)
-        group.rmdir()
