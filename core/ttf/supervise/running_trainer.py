@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S: Final = 0.25
 NOTES_EVERY_S: Final = 1.0
 # A process that was killed is gone sooner, unless it waits for a disk or a device: then no signal ends it.
-_HELD_S: Final = 3.0
+_HELD_S: Final = 2.0
 # A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
 _TRAINER: Final = ("-m", "ttf.training.launch")
