@@ -4,6 +4,7 @@
     python -m chaos --quick                      a few of each; prints the table, writes no page
     python -m chaos --only trainer-death --runs 4 --seed 7
     python -m chaos --soak 60                    one long run, a death every 20 s on average
+    python -m chaos --soak 30 --hosts            the same on two hosts, a failure every 60 s
 
 Linux; root for the faults that mount or limit (they are left out otherwise, and the table says so).
 Exit code 1 if any run did not keep a promise; its folder is kept and its command is printed.
@@ -27,6 +28,7 @@ from chaos import report
 from chaos.campaign import Row, run_fault
 from chaos.faults import ALL
 from chaos.soak import soak
+from chaos.soak_of_hosts import soak_of_hosts
 from chaos.world import ROOT, World
 
 
@@ -62,13 +64,17 @@ def _campaign(world: World, command: str, options: argparse.Namespace) -> bool:
 
 
 def _soak(world: World, command: str, options: argparse.Namespace) -> bool:
-    made = soak(world, options.soak)
+    made = (soak_of_hosts if options.hosts else soak)(world, options.soak)
     lines = made.lines()
     print("", *lines, sep="\n")
     if not options.no_write:
         told = report.about(command, world.seed, made.seconds / 60)
         text = "\n\n".join([told, *lines])
-        report.write_into(report.PAGE, text, report.SOAK_BEGIN, report.SOAK_END)
+        alone, hosts = (
+            (report.SOAK_BEGIN, report.SOAK_END),
+            (report.HOSTS_BEGIN, report.HOSTS_END),
+        )
+        report.write_into(report.PAGE, text, *(hosts if options.hosts else alone))
     return made.verdict.ok
 
 
@@ -117,6 +123,9 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--soak", type=float, default=0.0, metavar="MINUTES", help="one long run instead"
+    )
+    parser.add_argument(
+        "--hosts", action="store_true", help="the soak: on two hosts, by namespaces"
     )
     parser.add_argument("--no-write", action="store_true", help="leave docs/reliability.md alone")
     parser.add_argument("--work", type=Path, help="folder for the runs; a disk, not a tmpfs")

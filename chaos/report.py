@@ -18,6 +18,8 @@ BEGIN: Final = "<!-- table of make chaos: begin -->"
 END: Final = "<!-- table of make chaos: end -->"
 SOAK_BEGIN: Final = "<!-- soak: begin -->"
 SOAK_END: Final = "<!-- soak: end -->"
+HOSTS_BEGIN: Final = "<!-- soak of hosts: begin -->"
+HOSTS_END: Final = "<!-- soak of hosts: end -->"
 HEAD: Final = (
     *("fault", "runs", "struck", "finished", "equal weights"),
     *("steps redone: median, max", "incidents right", "seconds"),

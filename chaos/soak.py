@@ -69,7 +69,6 @@ class Soak:
         return self.undisturbed_s / self.seconds if self.seconds else 0.0
 
     def lines(self) -> list[str]:
-        first, last = _thirds(self.looks)
         redone = self.verdict.redone or [0]
         return [
             (
@@ -83,11 +82,7 @@ class Soak:
                 f"{statistics.median(redone):g} (median), {max(redone)} (most); weights equal: "
                 f"{'yes' if self.verdict.equal else 'NO'}."
             ),
-            (
-                f"Supervisor, first and last third: {first.fds} and {last.fds} descriptors, "
-                f"{first.threads} and {last.threads} threads, {first.rss / 1e6:.0f} and "
-                f"{last.rss / 1e6:.0f} MB."
-            ),
+            of_supervisors(self.looks),
             *(f"NOT WELL: {problem}" for problem in self.verdict.problems),
         ]
 
@@ -100,7 +95,7 @@ def soak(world: World, minutes: float) -> Soak:
     wall_s = _undisturbed(calm, _words(world, steps))[1]
     made = Soak(verdict=Verdict(), steps=steps, undisturbed_s=wall_s)
     place = Place(root=world.folder / "soak")
-    before = _shared_memory()
+    before = shared_memory()
     began = time.monotonic()
     rng = random.Random(f"{world.seed}/soak")
     words = _placed(_words(world, steps), place)
@@ -112,7 +107,7 @@ def soak(world: World, minutes: float) -> Soak:
     # Libraries leave caches of their own behind, disturbed or not.
     left = sorted(_temporary(place) - _temporary(calm))
     made.verdict.require(not left, f"temporary files are left: {left}")
-    left = sorted(_shared_memory() - before)
+    left = sorted(shared_memory() - before)
     made.verdict.require(not left, f"shared memory is left: {left}")
     return made
 
@@ -124,7 +119,7 @@ def _disturb(running: Running, rng: random.Random, made: Soak) -> None:
     while not running.over:
         if time.monotonic() >= next_look:
             next_look = time.monotonic() + _LOOK_EVERY_S
-            made.looks += _look(running)
+            made.looks += look_at(running)
         if time.monotonic() >= next_death:
             next_death = time.monotonic() + rng.expovariate(1 / MTBF_S)
             _strike(running, rng, made)
@@ -142,7 +137,7 @@ def _strike(running: Running, rng: random.Random, made: Soak) -> None:
         made.verdict.died([death])
 
 
-def _look(running: Running) -> list[Look]:
+def look_at(running: Running) -> list[Look]:
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(running.process.pid)
         return [
@@ -171,14 +166,10 @@ def _judge(made: Soak, place: Place, calm: Place, code: int) -> None:
     wanted = {"killed", "segfault", "abort", "bus-error"}
     verdict.require(classes <= wanted, f"incidents {classes}")
     judge_leftovers(verdict, place)
-    first, last = _thirds(made.looks)
-    verdict.require(last.fds <= first.fds + _MORE_FDS, f"descriptors: {first} to {last}")
-    verdict.require(last.threads <= first.threads, f"threads: {first} to {last}")
-    verdict.require(last.rss <= first.rss + _MORE_BYTES, f"memory: {first} to {last}")
-    verdict.require(last.processes <= first.processes, f"processes: {first} to {last}")
+    nothing_grew(made.looks, verdict)
 
 
-def _thirds(looks: Sequence[Look]) -> tuple[Look, Look]:
+def thirds(looks: Sequence[Look]) -> tuple[Look, Look]:
     """The medians of the first and of the last third."""
     third = max(1, len(looks) // 3)
     return _median(looks[:third]), _median(looks[-third:])
@@ -189,6 +180,23 @@ def _median(looks: Sequence[Look]) -> Look:
         return int(statistics.median([getattr(look, name) for look in looks] or [0]))
 
     return Look(fds=of("fds"), threads=of("threads"), rss=of("rss"), processes=of("processes"))
+
+
+def nothing_grew(looks: Sequence[Look], verdict: Verdict) -> None:
+    first, last = thirds(looks)
+    verdict.require(last.fds <= first.fds + _MORE_FDS, f"descriptors: {first} to {last}")
+    verdict.require(last.threads <= first.threads, f"threads: {first} to {last}")
+    verdict.require(last.rss <= first.rss + _MORE_BYTES, f"memory: {first} to {last}")
+    verdict.require(last.processes <= first.processes, f"processes: {first} to {last}")
+
+
+def of_supervisors(looks: Sequence[Look]) -> str:
+    first, last = thirds(looks)
+    return (
+        f"Supervisor, first and last third: {first.fds} and {last.fds} descriptors, "
+        f"{first.threads} and {last.threads} threads, {first.rss / 1e6:.0f} and "
+        f"{last.rss / 1e6:.0f} MB."
+    )
 
 
 def _words(world: World, steps: int) -> list[str]:
@@ -225,7 +233,7 @@ def _temporary(place: Place) -> set[str]:
     return {path.name for path in (place.root / "tmp").iterdir()}
 
 
-def _shared_memory() -> set[str]:
+def shared_memory() -> set[str]:
     folder = Path("/dev/shm")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     return {name for name in names if name.startswith(_SHARED)}

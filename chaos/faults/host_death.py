@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import random
 import signal
 import time
 from collections.abc import Callable
@@ -57,14 +57,18 @@ def run(case: Case) -> Verdict:
         nodes = []
         for host, name in ((hosts.a, "a"), (hosts.b, "b")):
             place = case.place(name)
-            words = [*case.world.words(CONFIGURATION, place.run), *SHARDS, *_joined(hosts)]
+            words = [*case.world.words(CONFIGURATION, place.run), *SHARDS, *joined(hosts)]
             running = stack.enter_context(Running(place, words, prefix=host.prefix))
             nodes.append(Node(host=host, place=place, running=running))
         for blow in range(BLOWS):
             least = int(case.rng.uniform(blow + 0.1, blow + 0.8) * STEPS / BLOWS)
             if not _until(lambda least=least: all(n.trains(least) for n in nodes), nodes):  # type: ignore[misc]
                 break
-            _strike(case.rng, nodes, hosts, stack, verdict)
+            node, what = case.rng.choice(nodes), case.rng.choice(["trainer", "supervisor", "host"])
+            if strike(node, what, hosts, stack):
+                verdict.deaths += 1
+                verdict.phases[f"{what} of host {node.host.name}"] += 1
+                _see_them_back(nodes, node, verdict)
         codes = [node.running.ended() for node in nodes]
     for node, code in zip(nodes, codes, strict=True):
         judge_end(verdict, node.place, code, reference)
@@ -73,31 +77,34 @@ def run(case: Case) -> Verdict:
     return verdict
 
 
-def _joined(hosts: Hosts) -> list[str]:
+def joined(hosts: Hosts) -> list[str]:
     return ["--nodes", "2", "--rendezvous", f"{hosts.a.address}:{PORT}"]
 
 
-def _strike(
-    rng: random.Random, nodes: list[Node], hosts: Hosts, stack: ExitStack, verdict: Verdict
-) -> None:
-    node, what = rng.choice(nodes), rng.choice(["trainer", "supervisor", "host"])
-    flight = node.flight()
-    began = time.monotonic()
+def strike(
+    node: Node, what: str, hosts: Hosts, stack: ExitStack, signum: int = signal.SIGKILL
+) -> bool:
+    """Ends the trainer, the supervisor or the host, and starts what nobody else starts again. False:
+    there is no trainer now."""
     if what == "trainer":
         pid = node.trainer()
         if pid is None:
-            return
-        os.kill(pid, signal.SIGKILL)
-    elif what == "supervisor":
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signum)
+        return True
+    if what == "supervisor":
         node.running.send(signal.SIGKILL)
     else:
         node.host.power_cut()
-    verdict.deaths += 1
-    verdict.phases[f"{what} of host {node.host.name}"] += 1
-    if what != "trainer":
-        node.running.process.wait()
-        words = ["resume", str(node.place.run), *_joined(hosts)]
-        node.running = stack.enter_context(Running(node.place, words, prefix=node.host.prefix))
+    node.running.process.wait()
+    words = ["resume", str(node.place.run), *joined(hosts)]
+    node.running = stack.enter_context(Running(node.place, words, prefix=node.host.prefix))
+    return True
+
+
+def _see_them_back(nodes: list[Node], struck: Node, verdict: Verdict) -> None:
+    flight, began = struck.flight(), time.monotonic()
     before = 0.0 if flight is None else flight.monotonic_s
     _until(lambda: all(_anew(each, before) for each in nodes), nodes)
     verdict.saw(back_s=round(time.monotonic() - began, 1))
