@@ -46,15 +46,23 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
     from ttf.data.sources import MemorySource
     from ttf.mining.scan.bf16_bank import open_half
     from ttf.mining.scan.certified_top_k import Scan
-    from ttf.mining.scan.merged_parts import best_of, keys_of, merged
+    from ttf.mining.scan.merged_parts import best_of, keys_of
     from ttf.mining.scan.scan_counters import ScanTally
+    from ttf.training.best_of_parts import best_of_parts
     from ttf.training.team import Team
     from ttf.world.gloo import join
 
     rng = np.random.default_rng(0)
     bank = unit(rng.standard_normal((given.rows, given.dim), np.float32))
     queries = unit(rng.standard_normal((given.queries, given.dim), np.float32))
-    team, k = Team(join(place, RANKS)), given.k
+    world, k = join(place, RANKS), given.k
+    team, joined, moved, said = Team(world), world.joined, [0], list[str]()
+
+    def counted(rows: Any, counts: Sequence[int]) -> Any:
+        found = joined(rows, counts)
+        moved[0] += found.nbytes
+        return found
+
     parts, halves = team.parts(len(queries), 1024), team.parts(len(bank), 64)
     asked, own = team.mine(parts), team.mine(halves)
     everything = [range(len(queries))] * RANKS
@@ -81,9 +89,16 @@ def mining_arms(given: argparse.Namespace, rank: int, place: WorldPlace) -> Iter
 
     def shared_rows() -> None:
         keys = keys_of(team.stage("mining", half_of_rows), own.start)
-        pieces = team.pieces(everything, lambda a, b: keys[a:b], (k,), keys.dtype)
-        for (_, one), (_, other) in zip(pieces, pieces, strict=True):
-            best_of(merged([one.copy(), other.copy()], k), k)
+        world.joined = counted  # type: ignore[method-assign]
+        for _, best in best_of_parts(team, everything, lambda a, b: keys[a:b], k):
+            best_of(best, k)
+        world.joined = joined  # type: ignore[method-assign]
+        if rank == 0 and not said:
+            said.append(
+                f"answers by rows: {moved[0]:,} B in a round, {moved[0] / len(queries) / k:.2f} B "
+                "each; by queries 12 B each"
+            )
+            say(said[0])
 
     yield {
         "half of the queries": half_of_queries,
@@ -250,11 +265,6 @@ def measure(given: argparse.Namespace, folder: str) -> None:
         print(f"{one} / {other}: {ratio(seconds[one], seconds[other])}")
         # Where others use the machine too, only this is steady; it does not see who waits.
         print(f"    of the processor time: {ratio(used[one], used[other])}")
-    if given.what == "mining":
-        answers = given.queries * given.k
-        print(
-            f"answers received by each process: queries {12 * answers:,} B, rows {8 * RANKS * answers:,} B"
-        )
     print(f"load {os.getloadavg()[0]:.1f} at the end")
 
 

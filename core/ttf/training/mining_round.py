@@ -12,7 +12,6 @@ Of several processes each makes its part and keeps it; the parts are joined anew
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -30,6 +29,7 @@ from ttf.mining.negatives import ceilings
 from ttf.mining.scan.merged_parts import best_of, keys_of, merged
 from ttf.rundir.confined import names_in
 from ttf.rundir.removing import remove_if_possible
+from ttf.training.best_of_parts import best_of_parts
 from ttf.training.encoded_queries import encoded_batches
 from ttf.training.evaluation import lowest_positive_scores
 from ttf.training.reused_queries import ReusedQueries
@@ -174,9 +174,7 @@ class MiningRound:
             found = _mapped(report.ids_path)[start:stop], _mapped(report.scores_path)[start:stop]
             return merged([keys_of(found, first_row)], width)
 
-        pieces = self._team.pieces(self._cut.queries, read, (width,), np.dtype(np.int64))
-        for start, of_parts in itertools.groupby(pieces, lambda piece: piece[0]):
-            keys = merged([np.array(part) for _, part in of_parts], width)
+        for start, keys in best_of_parts(self._team, self._cut.queries, read, width):
             here = slice(start, start + len(keys))
             if out is not None:
                 out[0][here], out[1][here] = best_of(

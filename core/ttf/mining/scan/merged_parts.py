@@ -36,6 +36,24 @@ def merged(keys: Sequence[NDArray[np.int64]], k: int) -> NDArray[np.int64]:
     return joined[:, :k]
 
 
+def beyond(keys_QK: NDArray[np.int64], first: int, best_QK: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(N, 2) of the query and the key: those after the `first` of a part that may be among the best,
+    where `best_QK` are the best of what all parts have told so far."""
+    query_N, place_N = np.nonzero(keys_QK[:, first:] < best_QK[:, -1:])
+    return np.stack([query_N, keys_QK[query_N, first + place_N]], axis=1)
+
+
+def with_more(best_QK: NDArray[np.int64], more_N2: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The best of those and of more, as `beyond` has them, of all parts."""
+    order_N = np.argsort(more_N2[:, 0], kind="stable")
+    query_N, key_N = more_N2[order_N].T
+    counts_Q = np.bincount(query_N, minlength=len(best_QK))
+    place_N = np.arange(len(query_N)) - (np.cumsum(counts_Q) - counts_Q)[query_N]
+    more_QM = np.full((len(best_QK), int(counts_Q.max(initial=0))), NOTHING)
+    more_QM[query_N, place_N] = key_N
+    return merged([best_QK, more_QM], best_QK.shape[1])
+
+
 def best_of(
     keys_QK: NDArray[np.int64], k: int, ceilings_Q: NDArray[np.float32] | None = None
 ) -> Answers:
