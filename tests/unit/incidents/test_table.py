@@ -64,7 +64,6 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"uncaught": "OutOfMemoryError"},
     {"uncaught": "KeyError"},
     {"processor": NEARLY_USED_UP},
-    {"killed_by_us": "hang", "reason": "no sign of life for 60 s"},
     {"killed_by_us": "hang", "reason": f"no sign of life for 60 s; {IN_THE_KERNEL}"},
     {"killed_by_us": "hang", "reason": "no sign of life for 60 s", "faulthandler": WAITS_FOR_LOCK},
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
