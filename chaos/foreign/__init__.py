@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.foreign.case import Foreign
+from chaos.foreign.fifth_guard import FIFTH_GUARD
+from chaos.foreign.fifth_train import FIFTH_TRAIN
 from chaos.foreign.fourth_guard import FOURTH_GUARD
 from chaos.foreign.fourth_train import FOURTH_TRAIN
 from chaos.foreign.held_back import HELD_BACK
@@ -24,4 +26,6 @@ FOREIGN: Final[tuple[Foreign, ...]] = (
     *SECOND_TRAIN,
     *FOURTH_GUARD,
     *FOURTH_TRAIN,
+    *FIFTH_GUARD,
+    *FIFTH_TRAIN,
 )

@@ -308,11 +308,14 @@ def _report_os_error(error: OSError, as_json: bool) -> int:
         message = f"The name {name[:40]}... is too long: {len(os.fsencode(name)):,} bytes."
         hint = "Most file systems allow 255 bytes for each part of a path, and 4,095 in all."
         return _report_told(ConfigError(message, hint=hint), as_json)
+    from ttf.errors import no_temporary_folder, storage_error
+
+    no_folder = no_temporary_folder(error)
+    if no_folder is not None:
+        return _report_told(no_folder, as_json)
     theirs = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM}
     if error.errno not in theirs:
         return _report_bug(error, as_json)
-    from ttf.errors import storage_error
-
     _debug()
     what = str(error.filename) if error.filename else "the output"
     return _report_told(storage_error(error, what), as_json)
@@ -329,7 +332,8 @@ def _report_bug(error: Exception, as_json: bool) -> int:
         told = too_little_memory(error)
         if told is not None:
             return _report_told(told, as_json)
-    where = "" if _debugging() else f"The traceback is in {_keep_traceback(error)}; "
+    kept = None if _debugging() else _keep_traceback(error)
+    where = f"The traceback is in {kept}; " if kept else ""
     message = f"a bug in ttf: {type(error).__name__}: {error}"
     hint = f"{where}please report it with this text. TTF_DEBUG=1 prints tracebacks."
     return _report(type(error).__name__, message, hint, ExitCode.OUR_FAULT, as_json)
@@ -347,16 +351,21 @@ def _debug() -> None:
         traceback.print_exc()
 
 
-def _keep_traceback(error: Exception) -> Path:
+def _keep_traceback(error: Exception) -> Path | None:
+    """None if no folder takes the file: then the traceback is on standard error."""
     import tempfile
     import traceback
     from pathlib import Path
 
     text = "".join(traceback.format_exception(error))
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="ttf-fault-", suffix=".txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(f"ttf {__version__}, python {sys.version}\n{' '.join(sys.argv)}\n\n{text}")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="ttf-fault-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(f"ttf {__version__}, python {sys.version}\n{' '.join(sys.argv)}\n\n{text}")
+    except OSError:
+        traceback.print_exception(error)
+        return None
     return Path(file.name)
 
 

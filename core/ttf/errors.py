@@ -233,6 +233,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"{meant} Known: {', '.join(names[:_MOST_LISTED])}{more}." if names else meant
 
 
+def no_temporary_folder(error: OSError) -> StorageError | None:
+    """The error for the user if `tempfile` found no folder; None for another OSError."""
+    if not isinstance(error, FileNotFoundError) or "usable temporary directory" not in str(error):
+        return None
+    return StorageError(
+        "No folder takes a temporary file: neither TMPDIR nor /tmp, /var/tmp, /usr/tmp and the current "
+        "folder. Usually the disk is full or read-only.",
+        hint="Free some space, or set TMPDIR to a folder on another disk.",
+    )
+
+
 def storage_error(error: OSError, what: str) -> StorageError:
     """Turns an OSError from writing `what` into the error for the user."""
     import errno

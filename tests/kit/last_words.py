@@ -15,6 +15,15 @@ RECURSES = (
     + '  File "t.py", line 5 in deeper\n' * 100
     + "  ...\n"
 )
+CHILD_ABORTED = f"{TRACE}torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGABRT"
+WAITS_FOR_LOCK = (
+    'Thread 0x1 (most recent call first):\n  File "torch/utils/file_baton.py", line 50 in wait\n'
+)
+MANY_THREADS = (
+    "Fatal Python error: Segmentation fault\n\n"
+    + 'Thread 0x1 (most recent call first):\n  File "t.py", line 5 in score\n\n' * 100
+    + "...\n"
+)
 WORDS: Mapping[str, str] = {
     "nothing": "",
     "omp": OMP,
@@ -147,4 +156,26 @@ WORDS: Mapping[str, str] = {
     "No module named 'rows'\n"
     f"{TRACE}concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated "
     "abruptly while the future was running or pending.",
+    "child out of memory": "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
+    f"std::bad_alloc\n{CHILD_ABORTED}",
+    "child's stack smashed": f"*** stack smashing detected ***: terminated\n{CHILD_ABORTED}",
+    "child's heap": f"free(): invalid pointer\n{CHILD_ABORTED}",
+    "child's exception of c++": "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+    "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 65536 vs "
+    f"32768. Received data size doesn't match expected size.\nW1120 Terminating process 7\n{CHILD_ABORTED}",
+    "child's thread of c++": f"terminate called without an active exception\n{CHILD_ABORTED}",
+    "child's check": f"F1119 index.cc:212] Check failed: rows_ > 0 (0 vs. 0)\n{CHILD_ABORTED}",
+    "child killed": f"{TRACE}torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with "
+    "signal SIGKILL",
+    "no temporary folder": f"{TRACE}FileNotFoundError: [Errno 2] No usable temporary directory found in "
+    "['/tmp', '/var/tmp', '/usr/tmp', '/tmp/job']",
+    "regions of openblas": "OpenBLAS : Program is Terminated. Because you tried to allocate too many memory "
+    "regions.\nThis library was built to support a maximum of 64 threads - either rebuild OpenBLAS\n",
+    "no libgcc": "libgcc_s.so.1 must be installed for pthread_exit to work",
+    "unknown host": "[W1120 socket.cpp:764] [c10d] The IPv6 network addresses of (trainer-0.invalid, 29500) "
+    f"cannot be retrieved (gai error: -2 - Name or service not known).\n{TRACE}torch.distributed."
+    "DistNetworkError: The client socket has timed out after 12000ms while trying to connect to "
+    "(trainer-0.invalid, 29500).",
+    "loss of detectron": f"{TRACE}FloatingPointError: Loss became infinite or NaN at iteration=3!\n"
+    "loss_box_reg: tensor(inf)",
 }

@@ -157,6 +157,7 @@ def _ends_with(rule: Rule, death: Death) -> int | None:
 def _explanation(rule: Rule, match: Match, facts: DeathFacts) -> str:
     notes = [n.text for n in NOTES if rule.name in n.names and matches(n.when, facts) is not None]
     said = {k: _short(v) for k, v in match.groups.items()}
+    said["line"] = _sentence(_short(match.text))
     if "number" in said:
         said["signal"] = signal_name(int(said["number"]))
     if "why" in said:

@@ -18,21 +18,6 @@ class Pattern(str):
         return pattern
 
 
-def _child_died(signal: str, number: int, said: str, shown: str) -> Pattern:
-    """Messages of torch, subprocess and launchers about a child process that a signal ended."""
-    return Pattern(
-        f"killed by signal: {said}",
-        rf"died with <Signals\.{signal}: {number}>",
-        rf"Signal {number} \({signal}\)",
-        rf"\b{signal}\(-{number}\)",
-        rf"terminated with signal {signal}\b",
-        shown=(
-            f"a message of the parent process about a child that {shown} (`killed by signal: "
-            f"{said}`, ...)"
-        ),
-    )
-
-
 NATIVE_CLASSES: Final = (
     "segfault",
     "abort",
@@ -99,6 +84,12 @@ OPENBLAS_INTERRUPTS: Final = Pattern(
     shown="`OpenBLAS blas_thread_init: pthread_create failed`, and then `KeyboardInterrupt`",
 )
 
+# OpenBLAS says this and goes on without memory.
+OPENBLAS_REGIONS: Final = Pattern(
+    r"BLAS : Program is Terminated\. Because you tried to allocate too many memory regions",
+    shown="`OpenBLAS : Program is Terminated. Because you tried to allocate too many memory regions`",
+)
+
 UNCAUGHT_BAD_ALLOC: Final = Pattern(
     r"terminate called after throwing an instance of 'std::bad_alloc'",
     shown="`terminate called after throwing an instance of 'std::bad_alloc'`",
@@ -110,6 +101,10 @@ DISK_FULL: Final = Pattern(
     r"\bENOSPC\b",
     r"database or disk is full",
     shown="`No space left on device`, `Disk quota exceeded` or a similar message",
+)
+# Python looked for a folder that takes a file, and does not say why none did.
+NO_TEMPORARY_FOLDER: Final = Pattern(
+    r"No usable temporary directory found", shown="`No usable temporary directory found`"
 )
 SHM_FULL: Final = Pattern(
     r"(?:shared memory|</torch_)[^\n]{0,200}: No space left on device",
@@ -174,6 +169,12 @@ NO_RENDEZVOUS: Final = Pattern(
     r"(?P<why__>[^\n]*\bclient socket has (?:failed to connect|timed out)[^\n]*)",
     r"(?P<why___>[^\n]*\bRendezvous(?:Timeout|Connection|Closed)Error\b[^\n]*)",
     shown="a message about ranks that did not find each other (`1/2 clients joined`, `EADDRINUSE`, ...)",
+)
+NO_ADDRESS: Final = Pattern(
+    r"network addresses of \((?P<name>[^,\s]+), \d+\) cannot be retrieved \(gai error: -?\d+ - "
+    r"(?P<why>[^)\n]+)\)[\s\S]*client socket has (?:failed to connect|timed out)[^\n]*"
+    r"\s\((?P=name), \d+\)",
+    shown="`network addresses of (HOST, PORT) cannot be retrieved` and then a timeout of a client socket",
 )
 PEER_LOST: Final = Pattern(
     r"(?P<why>[^\n]*\bgloo/[^\n]*(?:Connection closed by peer|Connection reset by peer)[^\n]*)",
@@ -294,6 +295,10 @@ HANDLED: Final[Mapping[str, Pattern]] = {
         ("bus-error", "SIGBUS", 7, "Bus error"),
     )
 }
+NO_LIBGCC: Final = Pattern(
+    r"(?P<why>libgcc_s\.so\.1 must be installed for pthread_\w+ to work)",
+    shown="`libgcc_s.so.1 must be installed for pthread_exit to work`",
+)
 FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
@@ -331,56 +336,3 @@ PIPES_CLOSED: Final = Pattern(
     r"^ttf: code in this process closed pipes that it had not opened$",
     shown="`ttf: code in this process closed pipes that it had not opened`",
 )
-CHILD_KILLED: Final = Pattern(
-    r"killed by signal: Killed",
-    r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
-    r"died with <Signals\.SIGKILL: 9>",
-    r"Signal 9 \(SIGKILL\)",
-    r"process (?:in the process pool )?was terminated abruptly",
-    r"\bSIGKILL\(-9\)",
-    shown=(
-        "a message of the parent process about a child that is gone (`killed by signal: "
-        "Killed`, `exited unexpectedly`, ...)"
-    ),
-)
-CHILD_BUS_ERROR: Final = Pattern(
-    r"killed by signal: Bus error|\bSIGBUS\b", shown="a worker `killed by signal: Bus error`"
-)
-# These name the signal. The other texts of CHILD_KILLED also occur after other ends.
-CHILD_KILLED_FOR_SURE: Final = _child_died("SIGKILL", 9, "Killed", "was killed")
-# A worker wrote why it could not begin, before its parent reported that it was gone.
-WORKER_NOT_STARTED: Final = Pattern(
-    r", in spawn_main\n(?:[ \t][^\n]*\n)*(?P<why>\w[\w.]*(?:Error|Exception)\b[^\n]*)"
-    r"[\s\S]*process (?:in the process pool )?was terminated abruptly",
-    shown="a traceback of a new worker (`in spawn_main`), and a parent whose worker is gone",
-)
-NO_MAIN_GUARD: Final = Pattern(
-    r"before the\s+current process has finished its bootstrapping phase",
-    shown="`start a new process before the current process has finished its bootstrapping phase`",
-)
-WORKER_GONE: Final = Pattern(
-    r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly",
-    r"process (?:in the process pool )?was terminated abruptly",
-    r"multiprocessing/(?:connection|resource_sharer|queues)\.py[\s\S]{0,8000}"
-    r"\n(?P<error_>ConnectionResetError|EOFError|BrokenPipeError)",
-    shown=(
-        "a message of the parent process about a worker that is gone (`exited unexpectedly`, ...)"
-    ),
-)
-# Written by torch in the worker. What the parent writes afterwards depends on a race.
-WORKER_SEGFAULT: Final = Pattern(
-    r"ERROR: Unexpected segmentation fault encountered in worker",
-    shown="`Unexpected segmentation fault encountered in worker`",
-)
-CHILD_SEGFAULT: Final = _child_died("SIGSEGV", 11, "Segmentation fault", "crashed")
-CHILD_ABORT: Final = _child_died("SIGABRT", 6, "Aborted", "aborted")
-# What faulthandler wrote about a child process, by class.
-FATAL_IN_CHILD: Final[Mapping[str, Pattern]] = {
-    name: Pattern(f"Fatal Python error: {said}", shown="`Fatal Python error: ...` of a child")
-    for name, said in (
-        ("segfault", "Segmentation fault"),
-        ("abort", "Aborted"),
-        ("bus-error", "Bus error"),
-        ("illegal-instruction", "(?:Illegal instruction|Floating-point exception)"),
-    )
-}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
+from ttf.incidents.child_texts import CHILD_ABORT, CHILD_KILLED_FOR_SURE
 from ttf.incidents.death import UNNAMED, Death
 from ttf.machine.memory.limits import MACHINE
 from ttf.process.activity import IN_THE_KERNEL
@@ -71,6 +72,11 @@ _FOR_A_CHILD: Final = re.compile(
 _ON_NETWORK: Final = re.compile(
     r"(?:socket|ssl)\.py:\d+ in (?:readinto|read|recv\w*|send\w*|accept|create_connection|do_handshake)$"
 )
+_FOR_A_LOCK_FILE: Final = re.compile(
+    r"(?:torch[/\\]utils[/\\]file_baton|[/\\]filelock[/\\]\w+)\.py:\d+ in (?:wait|acquire|_acquire)$"
+)
+# faulthandler writes at most 100 threads; then the one that crashed may be missing.
+_MORE_THREADS: Final = re.compile(r"^\.\.\.$", re.MULTILINE)
 # faulthandler writes at most 100 frames of a thread; gdb repeats a function that calls itself.
 _MORE_FRAMES: Final = re.compile(r"^  \.\.\.$", re.MULTILINE)
 
@@ -152,6 +158,8 @@ class DeathFacts:
             yield "last-line"
         if self.death.signal is not None and self.death.exit_code is not None:
             yield "through-a-shell"
+        if self.death.signal is None:
+            yield from self._of_a_child()
         if self._error_class:
             yield "uncaught"
         if (self.death.error or {}).get("known"):
@@ -163,6 +171,14 @@ class DeathFacts:
             used.soft_s if self.signal == "SIGXCPU" else used.hard_s
         ):
             yield "cpu-near"
+
+    def _of_a_child(self) -> Iterator[str]:
+        words = self.areas["words"]
+        if re.search(CHILD_KILLED_FOR_SURE, words):
+            yield "child-killed"
+        told = (fatal_signal(self.death.faulthandler) or 0) == signal.SIGABRT
+        if told or re.search(CHILD_ABORT, words):
+            yield "child-aborted"
 
     @property
     def _error_class(self) -> str:
@@ -209,6 +225,8 @@ class DeathFacts:
             yield "waits-in-python"
         if _FOR_A_CHILD.search(self.top_frame):
             yield "waits-for-child"
+        if _FOR_A_LOCK_FILE.search(self.top_frame):
+            yield "waits-for-lock-file"
         if IN_THE_KERNEL in self.death.reason:
             yield "waits-in-kernel"
         if _ON_NETWORK.search(self.top_frame):
@@ -306,7 +324,8 @@ def crashing_frame(dump: str) -> re.Match[str] | None:
 def _is_of_a_foreign_thread(dump: str) -> bool:
     """Whether a thread crashed that Python does not know: then no thread is the current one."""
     once = len(_FATAL.findall(dump)) == 1
-    return once and "Current thread" not in dump and "Thread 0x" in dump
+    whole = not _MORE_THREADS.search(dump)
+    return once and whole and "Current thread" not in dump and "Thread 0x" in dump
 
 
 def last_words(stderr: str) -> tuple[int, str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from ttf.errors import ExitCode
-from ttf.incidents import error_texts
-from ttf.incidents.rule import COMMAND, EXIT, Rule, When
+from ttf.incidents import child_texts, error_texts
+from ttf.incidents.child_rules import CHILD_RULES
+from ttf.incidents.rule import EXIT, Rule, When
 
 ABORTS: Final = ("SIGABRT", "SIGTRAP", EXIT)
 
 NATIVE_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "bus-error",
-        When(text=error_texts.CHILD_BUS_ERROR, signals=ABORTS, facts=("failed", "cut-file")),
+        When(text=child_texts.CHILD_BUS_ERROR, signals=ABORTS, facts=("failed", "cut-file")),
         "A child process of {who_object} read a mapped file {at} after the file was truncated: "
         "{file} (before: {was}; now: {now}).",
         ends_with=ExitCode.BAD_DATA,
@@ -135,6 +136,16 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "segfault",
+        When(text=error_texts.OPENBLAS_REGIONS, areas=("stderr", "stdout"), signals=("SIGSEGV",)),
+        "Too many threads called OpenBLAS at the same time {at}: it had no memory region left. OpenBLAS "
+        "only reports this and goes on with an invalid address, which ended {who_object}.",
+        advice=(
+            "Let fewer threads call numpy or scipy at the same time.",
+            "Set OPENBLAS_NUM_THREADS to a small number, as its message advises.",
+        ),
+    ),
+    Rule(
+        "segfault",
         When(signals=("SIGSEGV",)),
         "{who} used an invalid memory address{native} {at}. Native code used a wrong pointer, or a "
         "recursion used up the stack. Python code alone can cause only such a recursion.",
@@ -152,6 +163,17 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         When(signals=("SIGFPE",)),
         "The processor reported an arithmetic error{native} {at}. Usually native code divided an "
         "integer by zero. Calculations with floating-point numbers do not cause this error.",
+    ),
+    Rule(
+        "abort",
+        When(signals=("SIGABRT", "SIGTRAP"), text=error_texts.NO_LIBGCC, areas=("words", "stderr")),
+        "{who} aborted itself {at}: {why} glibc loads this library when a thread ends, for example when "
+        "Python ends before its daemon threads. If the library is installed, the process could not open "
+        "another file (ulimit -n), or a limit of memory left no room for it (ulimit -v).",
+        advice=(
+            "Look for files or sockets that stay open: ls /proc/PID/fd.",
+            "End daemon threads and join them before the program ends.",
+        ),
     ),
     Rule(
         "abort",
@@ -190,75 +212,5 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         )
         for name, text in error_texts.HANDLED.items()
     ),
-    Rule(
-        "segfault",
-        When(text=error_texts.CHILD_SEGFAULT, signals=(EXIT,), facts=("failed",)),
-        "A child process of {who_object} used an invalid memory address {at}.",
-    ),
-    Rule(
-        "abort",
-        When(text=error_texts.CHILD_ABORT, signals=(EXIT,), facts=("failed",)),
-        "A child process of {who_object} called abort {at}.",
-    ),
-    *(
-        Rule(
-            name,
-            When(
-                text=text,
-                areas=("faulthandler",),
-                signals=(EXIT,),
-                facts=("failed", "child-crashed"),
-                processes=(COMMAND,),
-            ),
-            "A child process of {who_object} crashed in native code. Shortly after, {who_object} "
-            "ended.",
-        )
-        for name, text in error_texts.FATAL_IN_CHILD.items()
-    ),
-    Rule(
-        "segfault",
-        When(
-            text=error_texts.WORKER_SEGFAULT,
-            areas=("stderr",),
-            signals=(EXIT,),
-            facts=("failed", "traceback"),
-            without=("finished",),
-        ),
-        "A worker process of {who_object} used an invalid memory address {at}. Then its parent "
-        "process ended.",
-    ),
-    Rule(
-        "python-error",
-        When(
-            text=error_texts.NO_MAIN_GUARD,
-            areas=("stderr",),
-            signals=(EXIT,),
-            facts=("failed", "traceback"),
-            without=("finished",),
-        ),
-        "{who} starts worker processes while it is imported, and each worker imports it again. Put "
-        'the code that starts them below `if __name__ == "__main__":`.',
-    ),
-    Rule(
-        "python-error",
-        When(
-            text=error_texts.WORKER_NOT_STARTED,
-            areas=("stderr",),
-            signals=(EXIT,),
-            facts=("failed", "traceback"),
-            without=("finished",),
-        ),
-        "A worker process of {who_object} could not start {at}: {why} Then its parent process ended.",
-    ),
-    Rule(
-        "killed",
-        When(
-            text=error_texts.WORKER_GONE,
-            signals=(EXIT,),
-            facts=("failed", "traceback"),
-        ),
-        "A worker process of {who_object} ended suddenly and wrote no message. Then {who_object} "
-        "ended. A crash in native code usually leaves stacks, and there are none. More probably, "
-        "the worker was killed, or it called os._exit.",
-    ),
+    *CHILD_RULES,
 )

@@ -90,6 +90,21 @@ PEERS_OF_OTHERS: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "rendezvous-failed",
+        When(
+            text=error_texts.NO_ADDRESS,
+            areas=("stderr",),
+            signals=(EXIT,),
+            facts=("failed", "traceback"),
+        ),
+        "The processes of a training on several processes did not find each other. Before the timeout, "
+        "torch could not look up the name {name}: {why}",
+        advice=(
+            "Check the name (MASTER_ADDR, --rdzv-endpoint) on this machine: getent hosts NAME.",
+            "If the name is right, check that the process with rank 0 runs, and that its port can be reached.",
+        ),
+    ),
+    Rule(
+        "rendezvous-failed",
         When(text=error_texts.NO_RENDEZVOUS, signals=(EXIT,), facts=("failed", "traceback")),
         _NO_RENDEZVOUS,
     ),

@@ -251,6 +251,14 @@ AFTER_A_HANG: Final = (
     "Start worker processes with spawn, not with fork, and set OMP_NUM_THREADS=1.",
     "If the command was only slow, use a longer --hang-timeout.",
 )
+AFTER_A_WAIT_FOR_A_LOCK: Final = (
+    (
+        "Make sure that no other process builds or downloads the same. Then remove the lock file: of an "
+        "extension of torch, the file lock in its build folder (~/.cache/torch_extensions, "
+        "TORCH_EXTENSIONS_DIR)."
+    ),
+    "If the command was only slow, use a longer --hang-timeout.",
+)
 AFTER_A_WAIT_FOR_STORAGE: Final = (
     "Check the disk or the network file system of the files that it uses (dmesg, mount, df).",
 )

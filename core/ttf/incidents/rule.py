@@ -35,8 +35,8 @@ class Rule:
     name: str  # the incident class
     when: When
     # For people. Fields: {who}, {signal}, {code}, {reason}, {at} ('in mining, after step 12'),
-    # {native} (' in libfoo.so' or ''), {error}, {file}, {was}, {now}, {full}, and the groups of the
-    # text.
+    # {native} (' in libfoo.so' or ''), {error}, {file}, {was}, {now}, {full}, {line} (where the text was
+    # found), and the groups of the text.
     explanation: str
     _: KW_ONLY
     certain: bool = False  # the evidence proves the cause; words that a process wrote prove nothing

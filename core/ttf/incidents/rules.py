@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from ttf.errors import ExitCode
-from ttf.incidents import error_texts
+from ttf.incidents import child_texts, error_texts
 from ttf.incidents.exit_rules import EXIT_RULES
 from ttf.incidents.hang_rules import HANGS_THAT_ENDED_THEMSELVES, HANGS_WE_ENDED
 from ttf.incidents.limit_rules import LIMIT_RULES
@@ -135,6 +135,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "disk-full",
+        When(text=error_texts.NO_TEMPORARY_FOLDER, signals=(EXIT,), facts=("failed", "disk-low")),
+        "{who} found no folder that takes a temporary file {at}, and a disk is full{full}. Python tries "
+        "TMPDIR, /tmp, /var/tmp, /usr/tmp and the current folder, and does not say why each one failed.",
+        ends_with=ExitCode.STORAGE,
+    ),
+    Rule(
+        "disk-full",
         When(text=error_texts.SHORT_WRITE, signals=ABORTS, facts=("failed", "disk-low")),
         "{who} could write only a part of a file {at}: the disk is full{full}.",
         certain=True,
@@ -178,7 +185,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "non-finite",
         When(text=error_texts.NON_FINITE, signals=(EXIT,), facts=("failed",)),
-        "{who} met invalid numbers {at}: a value is NaN or infinite.",
+        "{who} met invalid numbers {at}: a value is NaN or infinite. It wrote: {line}",
         ends_with=ExitCode.NUMERIC,
     ),
     *HANGS_THAT_ENDED_THEMSELVES,
@@ -206,7 +213,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "oom-kill",
         When(
             signals=(EXIT,),
-            text=error_texts.CHILD_KILLED,
+            text=child_texts.CHILD_KILLED,
             facts=("failed", "oom-rose"),
             without=("oom-machine-wide",),
         ),
@@ -214,10 +221,22 @@ RULES: Final[tuple[Rule, ...]] = (
         certain=True,
     ),
     Rule(
+        "oom-kill",
+        When(
+            signals=(EXIT,),
+            text=r"Killed process|oom-kill:",
+            areas=("kernel",),
+            facts=("failed", "child-killed"),
+        ),
+        "The kernel killed a child process of {who_object} {at} because memory ran out. The kernel log "
+        "contains this kill.",
+        certain=True,
+    ),
+    Rule(
         "killed",
         When(
             signals=(EXIT,),
-            text=error_texts.CHILD_KILLED_FOR_SURE,
+            text=child_texts.CHILD_KILLED_FOR_SURE,
             facts=("failed",),
             processes=(COMMAND,),
         ),

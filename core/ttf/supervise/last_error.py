@@ -46,7 +46,10 @@ def last_error(
     if document is not None:
         return TrainerFault(
             f"The trainer raised {document['class']}: {document['message']} {why}",
-            hint=f"The traceback and the evidence are in {where}; please report them.",
+            hint=(
+                f"The traceback and the evidence are in {where}. If the error comes from a plugin of "
+                "yours, mend it there; if not, please report them."
+            ),
         )
     if finding.ends_with == ExitCode.BAD_DATA:
         return DataChanged(finding.explanation, hint=evidence)

@@ -25,9 +25,11 @@ from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.run_limit import AUTO, run_limit
 from ttf.machine.memory.tree import Device, Place
 from ttf.machine.memory.watch import Gauge, MemoryCurve, Reading
+from ttf.process.activity import ticks
 from ttf.process.child import Child
 from ttf.process.conversation import GRACE_S, Conversation, wait
 from ttf.process.error_document import ErrorDocument
+from ttf.process.meanwhile import what_they_did
 from ttf.process.signals import Signals
 from ttf.rundir.confined import append_inside
 from ttf.rundir.flight_record import FlightReader
@@ -60,6 +62,7 @@ NOTES_EVERY_S: Final = 1.0
 _HELD_S: Final = 2.0
 # A wait that took so much longer: the machine slept, or this process was stopped.
 LATE_S: Final = 2.0
+_QUIET_S: Final = 2.0  # a shorter silence of the main thread says nothing about it
 _TRAINER: Final = ("-m", "ttf.training.launch")
 _SECTION: Final = ("hang_timeout_s", "max_restarts", "remedies")
 
@@ -130,6 +133,8 @@ class RunningTrainer:
         self.tightest: Reading | None = None  # of all limits, when it was nearest to one
         self.next_look = self._next_notes = 0.0
         self._seen = self.flight.read()
+        self._quiet = now(), ticks(self.child.pid) or 0  # at its last sign of life
+        self._meanwhile = ""
         self.flat: Mapping[str, Any] = {}
         self.end: TrainerEnd | None = None  # its final record
         self.killed: tuple[KilledByUs, str] = ("", "")
@@ -243,6 +248,7 @@ class RunningTrainer:
         if flight == self._seen:
             return
         self._seen = flight
+        self._quiet = now(), ticks(self.child.pid) or 0
         yield Beat(
             now=now(),
             at=flight.monotonic_s,
@@ -280,11 +286,16 @@ class RunningTrainer:
 
     def dump_stacks(self) -> None:
         self.witness.look()
+        since, before = self._quiet
+        quiet_s = now() - since
+        if quiet_s >= _QUIET_S:
+            used = (ticks(self.child.pid) or before) - before
+            self._meanwhile = f"; {what_they_did([self.child.pid], used, quiet_s)}"
         if self._folder.stacks.exists():  # before that it has no handler, and would die of it
             self.conversation.dump_stacks(self._folder.stacks)
 
     def kill(self, why: KilledByUs, text: str) -> None:
-        self.killed = (why, text)
+        self.killed = (why, f"{text}{self._meanwhile}" if why == "hang" else text)
         self._killed_at = self._killed_at or now()
         self.child.kill()
 

@@ -341,6 +341,13 @@ class Supervisor:
             self._team.ended(None)
             return self._end["summary"]
         error = from_document(self._end["error"])
+        # On several machines, the command of another one may have been asked.
+        if isinstance(error, Stopped) and not self._signals.seen and isinstance(self._team, Alone):
+            self._say(
+                "The signal came to the trainer alone, not to this command: another program (a memory "
+                "guard such as earlyoom, killall) or a person sent it.",
+                loud=True,
+            )
         self._team.ended(error)
         raise error
 

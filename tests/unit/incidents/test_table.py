@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from tests.kit.last_words import OMP, RECURSES, TRACE, WAITS_FOR_ANSWER, WORDS
+from tests.kit.last_words import OMP, RECURSES, TRACE, WAITS_FOR_ANSWER, WAITS_FOR_LOCK, WORDS
 from tests.kit.widely import CHAOS
 
 from ttf.incidents.classes import CLASSES
@@ -64,8 +64,8 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"uncaught": "OutOfMemoryError"},
     {"uncaught": "KeyError"},
     {"processor": NEARLY_USED_UP},
-    {"killed_by_us": "hang", "reason": "no sign of life for 60 s"},
     {"killed_by_us": "hang", "reason": f"no sign of life for 60 s; {IN_THE_KERNEL}"},
+    {"killed_by_us": "hang", "reason": "no sign of life for 60 s", "faulthandler": WAITS_FOR_LOCK},
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
     {"killed_by_us": "stop", "reason": "a second signal"},
     {"killed_by_us": "garbage", "reason": "no checksum"},

@@ -12,6 +12,7 @@ from ttf.incidents.rules import RULES
 _AREAS: Final = {
     "words": "its last messages",
     "stderr": "stderr",
+    "stdout": "the end of standard output",
     "faulthandler": "its stacks",
     "kernel": "the kernel log",
 }
@@ -34,6 +35,9 @@ _FACTS: Final = {
     "last-line": "a last line in stderr",
     "foreign-thread": "stacks in which no thread is the current one",
     "child-crashed": "stacks of a child process that crashed",
+    "child-aborted": "a message or stacks of a child process that aborted",
+    "child-killed": "a message of a parent process about a child that was killed by SIGKILL",
+    "waits-for-lock-file": "a wait for a lock file in the stacks",
     "others-silent": "another host that did not answer",
     "others-gone": "another host that closed the connection",
 }

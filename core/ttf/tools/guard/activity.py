@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from ttf.machine.memory._linux import children
-from ttf.process import platform
-from ttf.process.activity import (
-    IN_THE_KERNEL,
-    bytes_moved,
-    held,
-    ticks,
-    waits_in_the_kernel,
-)
-from ttf.process.lifeline import is_stopped
+from ttf.process.activity import bytes_moved, ticks
+from ttf.process.meanwhile import what_they_did
 
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_COMPUTING: Final = 0.5
-_IDLE: Final = 0.02
 # Launchers that tell one another every few seconds that they live, while their workers hang.
 _WAIT: Final = frozenset(
     {b"torchrun", b"torch.distributed.run", b"torch.distributed.launch", b"accelerate"}
@@ -63,22 +52,7 @@ class Activity:
 
     def meanwhile(self, pids: Sequence[int]) -> str:
         """What it did since the last sign of life, for a sentence."""
-        if not pids:
-            return "its process had ended"
-        if all(is_stopped(pid) for pid in pids):
-            return "it was paused during this time by a SIGSTOP signal"
-        held_by = [held(pid) for pid in pids]
-        if all(held_by):
-            return f"it was {held_by[0]} during this time"
-        if not platform.LINUX:
-            return "its CPU use is unknown"
-        share = (_ticks(pids) - self._ticks) / _TICKS / max(0.1, self.quiet_s)
-        if share < _IDLE:
-            text = "it used almost no CPU during this time: it was waiting"
-            stuck = any(waits_in_the_kernel(pid) for pid in pids)
-            return f"{text}; {IN_THE_KERNEL}" if stuck else text
-        text = f"it used {share:.0%} of one CPU during this time"
-        return f"{text}: it was computing" if share > _COMPUTING else text
+        return what_they_did(pids, _ticks(pids) - self._ticks, self.quiet_s)
 
 
 def _only_waits(pid: int) -> bool:

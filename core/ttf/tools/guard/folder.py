@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.errors import ConfigError, StorageError, storage_error
+from ttf.errors import ConfigError, StorageError, no_temporary_folder, storage_error
 from ttf.incidents.death import Death, Finding
 from ttf.incidents.writing import write_incident
 from ttf.rundir import durable
@@ -25,6 +25,7 @@ from ttf.tools.guard.stacks import Stacks
 
 _AREA: Final = "guard"
 _TEMP: Final = "ttf-guard-"
+_IN_MEMORY: Final = (Path("/dev/shm"), Path(f"/run/user/{os.geteuid()}"))
 _RUNS: Final = Path("runs")
 _FILES: Final = ("environment.json", "memory.jsonl", "stderr.txt", "summary.json")
 
@@ -43,14 +44,16 @@ class GuardFolder:
         self._secrets = Secrets(command=command)
         self._said = False
         self.path: Path | None = None
-        _sweep()
         try:
-            self.temp = Path(tempfile.mkdtemp(prefix=f"{_TEMP}{os.getpid()}-"))
+            temp = _temporary()
+            _sweep(temp)
+            self.temp = Path(tempfile.mkdtemp(prefix=f"{_TEMP}{os.getpid()}-", dir=temp))
             for made in ("stacks", "site"):
                 (self.temp / made).mkdir()
             self.stacks = Stacks(self.temp / "stacks", self.temp / "site")
         except OSError as error:
-            raise storage_error(error, "the folder for temporary files") from error
+            told = no_temporary_folder(error)
+            raise told or storage_error(error, "the folder for temporary files") from error
         if out is not None:
             try:
                 self.path = self._made(out)
@@ -151,9 +154,19 @@ class GuardFolder:
             remove_if_possible(self.temp, self.temp.parent)
 
 
-def _sweep() -> None:
+def _temporary() -> Path:
+    """A folder for temporary files: in memory if no other one takes a file, as on a full disk."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        for folder in _IN_MEMORY:
+            if os.access(folder, os.W_OK | os.X_OK):
+                return folder
+        raise
+
+
+def _sweep(temp: Path) -> None:
     # Temporary folders of guards that were killed.
-    temp = Path(tempfile.gettempdir())
     for path in temp.glob(f"{_TEMP}*-*"):
         digits = path.name.removeprefix(_TEMP).partition("-")[0]
         kept = (path / "incidents").exists()

@@ -49,6 +49,7 @@ def test_whatever_holds_a_trainer_up_is_noticed_and_ended(
     assert "Thread 0x" in stacks(run, 2)
     for incident in (inside, outside):
         assert f"{TIMEOUT_S:.0f} s" in incident["explanation"]
+    assert "paused during this time by a SIGSTOP signal" in outside["explanation"]
 
 
 @wide

@@ -114,7 +114,9 @@ def test_whoever_asks_the_trainer_itself_to_end_gets_a_run_that_saved_and_ended(
     live = train()
     trainer, _ = live.hold(in_phase("forward", since=EVERY))
     live.hit(trainer, signum)
-    assert_stopped(live.wait(), run, signum)
+    ended = live.wait()
+    assert_stopped(ended, run, signum)
+    assert "The signal came to the trainer alone" in ended.err
     assert_resumable()
 
 
