@@ -349,15 +349,11 @@ class Numeric(TypedDict, total=False):
     loader: dict[str, str]
 
 
-class BestProduct(TypedDict):
-    gflops: float
-
-
 class NotedCeilings(TypedDict):
     """The few figures of a machine's ceilings that a run keeps."""
 
     date: str
-    best: dict[str, BestProduct]
+    best: dict[str, dict[str, float]]  # `gflops` of products
 
 
 class Work(TypedDict, total=False):
@@ -393,6 +389,8 @@ class Manifest(TypedDict, total=False):
     data: DataFacts
     work: Work
     seed: int
+    configurations: list[dict[str, str]]  # What ttf wrote into run.toml, if it decides numbers.
+    edits: list[str]  # What somebody changed there.
     git: str | None
     environment_left_out: dict[str, str]
     time: float  # This and the following keys: guarded commands only.

@@ -214,3 +214,22 @@ def test_a_run_without_gain_ends_early_by_default_and_says_so(
         "Training ended early, at step 4 of 12: recall@10 did not improve in 4 evaluations" in note
     )
     assert "--set evaluate.patience=0" in note and note in done.err
+
+
+def test_a_value_that_was_changed_by_hand_in_its_run_toml_makes_a_run_inexact(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    def stopped(operation: Operation, act: Act) -> int:
+        if operation.name == "candidates.rename":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return act(memoryview(operation.data))
+
+    with intercepted(stopped):
+        assert train(invoke, small_sets, "miner.refresh=4", "evaluate.every='end'").code == 143
+    file = Path("run/run.toml")
+    file.write_text(file.read_text().replace("lr = 0.001 ", "lr = 0.002 "))
+    done = invoke(["resume", "run", "--in-process"])
+    assert done.code == 0, done.err
+    assert "train.lr is 0.002 in run.toml, which was changed by hand; it was 0.001" in done.err
+    summary = document("summary.json")
+    assert not summary["exact"] and len(summary["deviations"]) == 1
