@@ -311,6 +311,7 @@ class InputState(_InputState, total=False):
     """A container of vectors at the start of the run."""
 
     times: str  # digest of inodes and times of all files
+    ctimes: str  # of the times that nobody can set back
     cut: bool  # there are more files than were looked at
 
 
