@@ -62,5 +62,6 @@ def overwrite_and_set_back(path: Path, place: int) -> None:
     with path.open("r+b") as file:
         file.seek(place)
         file.write(b"other content")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of file systems is coarse
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
