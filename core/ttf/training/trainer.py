@@ -329,7 +329,7 @@ class Trainer:
             asked.signum,
             f"{asked} stopped the run after step {self.loop.step} of {self.loop.total_steps}. ttf "
             "saved a checkpoint.",
-            hint=f"Continue with: ttf resume {self.session.folder.path}",
+            hint=f"Continue with: ttf resume {quoted(self.session.folder.path)}",
         )
 
     def _say_how_to_continue(self, error: StorageError) -> None:
