@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -53,3 +54,14 @@ def config(
         context=None if context is None else write(folder / "context.npz", context),
         names=dict(names or {}),
     )
+
+
+def overwrite_and_set_back(path: Path, place: int) -> None:
+    """Other bytes at `place`, with the size and the time of before, as `rsync --inplace -t` does."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(b"other content")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of file systems is coarse
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -38,6 +38,9 @@ WORDS: Mapping[str, str] = {
     + "\n".join(f"Thread 0x{i} (most recent call first):" for i in range(40)),
     "torch": f"{TRACE}RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. "
     "DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes.",
+    "onednn": f"{TRACE}RuntimeError: could not create a primitive",
+    "no such kernel": f"{TRACE}RuntimeError: could not create a primitive descriptor for a matmul "
+    "primitive",
     "gpu memory": f"{TRACE}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
     "mac memory": f"{TRACE}RuntimeError: MPS backend out of memory (MPS allocated: 17 GB).",
     "disk": f"{TRACE}OSError: [Errno 28] No space left on device: 'step-000000100/state.json'",

@@ -34,7 +34,9 @@ class CheckpointConfig(Section):
         None, "steps between two checkpoints; none: only by time", unit="optimizer steps"
     )
     keep: Annotated[int, within(2, 1000)] = key(
-        2, "intact checkpoints that are kept", unit="checkpoints"
+        2,
+        "intact checkpoints that are kept; one more where all of them need the same candidate table",
+        unit="checkpoints",
     )
     retry_s: PauseOrZero = key(
         300.0,

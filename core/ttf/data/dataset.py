@@ -22,6 +22,7 @@ from ttf.data import own_negatives
 from ttf.data.foreign_content import foreign_content
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import NamedArrays
+from ttf.data.set_back import ChangeTimes
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.teacher import Taught, TeacherScores, taught
 from ttf.data.vectors import FLOATS, Buffers, RowView, on_disk, to_float32, will_need
@@ -313,6 +314,7 @@ class OpenBank:
     bank_ids: NDArray[np.int64] | NDArray[np.str_] | None
     notes: list[str]
     stores: list[Store] = field(repr=False)
+    times: ChangeTimes = field(default_factory=ChangeTimes, repr=False)
 
     def bank_ref(self, folder: Path, *, unit: bool) -> VectorRef:
         """A reference another process can open; writes what it needs to `folder`."""
@@ -337,6 +339,7 @@ class OpenBank:
     def check_unchanged(self) -> None:
         for store in self.stores:
             store.check_unchanged()
+        self.times.check()
 
     def close(self) -> None:
         for store in self.stores:

@@ -34,6 +34,7 @@ from ttf.data.items import Items
 from ttf.data.known_positives import known_positives, same_count
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.own_negatives import own_negatives
+from ttf.data.set_back import ChangeTimes
 from ttf.data.shards import Fetching
 from ttf.data.sources import StackedRows, VectorRef
 from ttf.data.teacher import NEGATIVES as TEACHER_NEGATIVES, teacher_scores
@@ -59,6 +60,7 @@ def open_dataset(
         opening.refuse_swapped()
         data = opening.dataset
         data.stores = opening.keep()
+        data.times = ChangeTimes(data.stores)
         return data
 
 

@@ -50,6 +50,8 @@ ALLOCATION: Final = Pattern(
     r"libgomp: Out of memory allocating",
     r"^memory allocation of \d+ bytes failed",
     r"[Ee]rror in malloc\(\): out of memory",
+    # oneDNN got no memory for a kernel. Of a descriptor it says so where it has no such kernel.
+    r"could not create a (?:primitive|memory object)\b(?! descriptor)",
     shown=(
         "a message about a refused allocation (`MemoryError`, `std::bad_alloc`, `Cannot allocate "
         "memory`, ...)"

@@ -23,9 +23,10 @@ from ttf.incidents.death import CrashReport, Death, ProcessEnd, ProcessName, Pro
 from ttf.incidents.disks import full_disks
 from ttf.incidents.inputs import InputFile, changes
 from ttf.machine.memory._linux import descendants
-from ttf.machine.memory.limits import OomWatch
+from ttf.machine.memory.limits import ULIMITS, OomWatch
 from ttf.process import platform
 from ttf.rundir.confined import open_inside
+from ttf.text.numbers import size
 
 TAIL_BYTES: Final = 64 << 10  # of stderr
 STACKS_BYTES: Final = 256 << 10
@@ -41,6 +42,14 @@ _SHM: Final = Path("/dev/shm")
 _IN_LIBRARY: Final = re.compile(r"\bin ([^\s\[\]]+)\[[0-9a-f]+[+,]")
 _C_FRAME: Final = re.compile(r'Binary file "(?:[^"\n]*/)?([^/"\n]+)", at ')
 _NOT_TO_BLAME: Final = re.compile(r"^(?:python|libpython|libc\b|libc\.|libpthread|ld-)")
+
+
+def _own_limit(end: ProcessEnd) -> str:
+    """Of a limit that the system compares with addresses, and not with the memory that is measured."""
+    if end.limit_source not in ULIMITS or not end.memory:
+        return ""
+    limit = end.memory[-1].limit
+    return f"{size(limit)} ({end.limit_source}, {ULIMITS[end.limit_source]})" if limit else ""
 
 
 class Witness:
@@ -176,6 +185,7 @@ class Witness:
             oom_source=source,
             memory=end.memory,
             limit_source=end.limit_source,
+            own_limit=_own_limit(end),
             changed_files=changes(self.inputs),
             free_disk=free_disk(folders),
             no_inodes=without_inodes(folders),

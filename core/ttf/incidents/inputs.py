@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -37,6 +37,8 @@ class Identity:
     inode: int
     size: int
     mtime_ns: int
+    # Nobody can set it back. It alone says little: links and permissions change it, too.
+    ctime_ns: int = field(compare=False)
     fingerprint: str = ""  # of the size and a sample of the content; empty for files in a folder
 
     @classmethod
@@ -47,6 +49,7 @@ class Identity:
             inode=stat.st_ino,
             size=stat.st_size,
             mtime_ns=stat.st_mtime_ns,
+            ctime_ns=stat.st_ctime_ns,
             fingerprint=_fingerprint(path, stat.st_size) if sampled else "",
         )
 
@@ -189,31 +192,43 @@ def refuse_changed(
             continue
         if (was["bytes"], was["fingerprint"]) != (now["bytes"], now["fingerprint"]):
             raise _changed(store, was, now, "")
-        if _untouched(was, now):
+        checked = getattr(store, "has_checksums", False) is True
+        if _untouched(was, now, checked):
             if now.get("cut"):
                 unknown.append(
                     f"{store.uri} has more files than ttf looks at, so it cannot tell whether the "
                     "others changed"
                 )
             continue
-        if getattr(store, "has_checksums", False) is not True:
+        if not checked:
             unknown.append(
                 f"{store.uri} was written to or replaced since the run began, and its format has no "
                 "checksums, so ttf cannot compare its content with that at the start"
             )
             continue
         say(
-            f"{store.uri} was written to since the run began. ttf reads the whole file once "
-            "to check that its content is the same."
+            f"{store.uri} was written to since the run began{_perhaps(was, now)}. ttf reads the whole "
+            "file once to check that its content is the same."
         )
         for problem in store.verify():
             raise _changed(store, was, now, f" {problem}")
     return unknown
 
 
-def _untouched(was: InputState, now: InputState) -> bool:
-    # Manifests of earlier versions have no `times`.
+def _untouched(was: InputState, now: InputState, checked: bool) -> bool:
+    # Manifests of earlier versions have no `times`, and no `ctimes`. Without checksums nobody could
+    # tell a new permission from new content.
+    same = _same_times(was, now)
+    return same and (not checked or was.get("ctimes") in (None, now.get("ctimes")))
+
+
+def _same_times(was: InputState, now: InputState) -> bool:
     return was["mtime_ns"] == now["mtime_ns"] and was.get("times") in (None, now.get("times"))
+
+
+def _perhaps(was: InputState, now: InputState) -> str:
+    told = ", and its time was set back, or only its permissions or links are others"
+    return told if _same_times(was, now) else ""
 
 
 def change_since(before: InputState, uri: str) -> str:
@@ -233,16 +248,18 @@ def _state(path: Path, most: int) -> InputState:
     cut = len(files) > most
     if cut:
         files.popitem()
-    names, times = hashlib.blake2b(digest_size=8), hashlib.blake2b(digest_size=8)
+    names, times, ctimes = (hashlib.blake2b(digest_size=8) for _ in range(3))
     for name, file in sorted(files.items()):
         names.update(f"{name}:{file.size}\n".encode())
         times.update(f"{name}:{file.inode}:{file.mtime_ns}\n".encode())
+        ctimes.update(f"{name}:{file.ctime_ns}\n".encode())
     own = files.get("")
     return {
         "bytes": sum(file.size for file in files.values()),
         "mtime_ns": max((file.mtime_ns for file in files.values()), default=0),
         "fingerprint": names.hexdigest() if own is None else own.fingerprint,
         "times": times.hexdigest(),
+        "ctimes": ctimes.hexdigest(),
         "cut": cut,
     }
 

@@ -12,7 +12,7 @@ from ttf.errors import ArtifactDamaged
 from ttf.machine import processor
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.confined import read_json
-from ttf.rundir.documents import BestProduct, NotedCeilings
+from ttf.rundir.documents import NotedCeilings
 from ttf.rundir.durable import write_json
 
 Path32 = Literal["highest", "medium"]
@@ -241,7 +241,7 @@ def gather_bytes(ceilings: Mapping[str, Any]) -> float | None:
 
 def summary(ceilings: Mapping[str, Any]) -> NotedCeilings:
     """Returns the figures that a run records."""
-    best = {name: BestProduct(gflops=one["gflops"]) for name, one in ceilings["best"].items()}
+    best = {name: {"gflops": one["gflops"]} for name, one in ceilings["best"].items()}
     return {"date": ceilings["date"], "best": best}
 
 

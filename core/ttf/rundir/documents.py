@@ -311,6 +311,7 @@ class InputState(_InputState, total=False):
     """A container of vectors at the start of the run."""
 
     times: str  # digest of inodes and times of all files
+    ctimes: str  # of the times that nobody can set back
     cut: bool  # there are more files than were looked at
 
 
@@ -349,15 +350,11 @@ class Numeric(TypedDict, total=False):
     loader: dict[str, str]
 
 
-class BestProduct(TypedDict):
-    gflops: float
-
-
 class NotedCeilings(TypedDict):
     """The few figures of a machine's ceilings that a run keeps."""
 
     date: str
-    best: dict[str, BestProduct]
+    best: dict[str, dict[str, float]]  # `gflops` of products
 
 
 class Work(TypedDict, total=False):
@@ -393,6 +390,8 @@ class Manifest(TypedDict, total=False):
     data: DataFacts
     work: Work
     seed: int
+    configurations: list[dict[str, str]]  # What ttf wrote into run.toml, if it decides numbers.
+    edits: list[str]  # What somebody changed there.
     git: str | None
     environment_left_out: dict[str, str]
     time: float  # This and the following keys: guarded commands only.

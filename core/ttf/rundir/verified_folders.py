@@ -311,20 +311,42 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
 
 
 def prune(folder: Path, keep: int, *, verified: Path | None = None) -> None:
-    """Removes checkpoints older than the `keep` newest intact ones; damaged ones do not count.
+    """Removes checkpoints older than the `keep` newest intact ones; damaged ones do not count. If all
+    of these need one candidate table, of which there is no copy, the newest before it stays, too.
 
     Call it when the newest is durable (its folder fsynced) and was read back: `verified` is not
     read again. Raises StorageError.
     """
-    intact = 0
+    kept: list[str] = []  # The tables of those that stay, empty for none.
     try:
         for path in newest_first(folder):
-            if intact >= keep:
+            enough = len(kept) >= keep
+            if enough and not _needs_another(path, kept):
                 remove_at_once(path, folder.parent, CHECKPOINT_AREA)
             elif path == verified or not problem_with(path, read_tables=False):
-                intact += 1
+                kept.append(_table_of(path))
+            elif enough:
+                remove_at_once(path, folder.parent, CHECKPOINT_AREA)
     except OSError as error:
         raise storage_error(error, f"{folder} while removing old checkpoints") from error
+
+
+def _needs_another(path: Path, kept: Collection[str]) -> bool:
+    """Whether a run could go on from `path` if the only table that those that stay need is damaged."""
+    table, *others = {*kept}
+    if not table or others or _table_of(path) == table:
+        return False
+    with contextlib.suppress(ArtifactDamaged, *_UNREADABLE):
+        # The old versions of trained rows are gone by then.
+        return not read_json(path / CHECKPOINT, path.parents[1])["progress"].get("tables")
+    return False
+
+
+def _table_of(path: Path) -> str:
+    """Empty if it needs none, or cannot be read."""
+    with contextlib.suppress(ArtifactDamaged, *_UNREADABLE):
+        return str(read_json(path / CHECKPOINT, path.parents[1])["table"]["key"])
+    return ""
 
 
 def read_back(path: Path) -> str:
@@ -343,8 +365,4 @@ def read_back(path: Path) -> str:
 
 def tables_in_use(folder: Path) -> set[str]:
     """The candidate tables that some checkpoint refers to."""
-    used = set()
-    for path in newest_first(folder):
-        with contextlib.suppress(ArtifactDamaged, *_UNREADABLE):
-            used.add(str(read_json(path / CHECKPOINT, folder.parent)["table"]["key"]))
-    return used
+    return {_table_of(path) for path in newest_first(folder)} - {""}

@@ -108,6 +108,7 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
             for note in numeric_variables.set_again(before, processor().instructions):
                 reporter.note(note)
         resolved = _configuration(request, folder, link)
+        edits = _edits(request, folder)
         link.tell({"configured": flat(resolved.config), "inputs": []})
         link.left_out, link.command = request.left_out, request.command
         opening = [f"Run folder: {folder.path}", *_surroundings(request, link)]
@@ -135,6 +136,7 @@ def train_here(request: TrainRequest, folder: RunFolder, reporter: Reporter, lin
                 link=link,
                 opening=opening,
                 joined=joined,
+                edits=edits,
             )
 
 
@@ -153,6 +155,14 @@ def _surroundings(request: TrainRequest, link: Link) -> Iterator[str]:
             f"{name}={value} is set in this environment. {kept}, because it hides that two OpenMP "
             "runtimes are loaded, and the results may be wrong without a warning."
         )
+
+
+def _edits(request: TrainRequest, folder: RunFolder) -> list[str]:
+    if not request.resume:
+        return []
+    from ttf.training.configurations import changed_by_hand
+
+    return changed_by_hand(folder)
 
 
 def _configuration(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:

@@ -13,9 +13,10 @@ processes get the same table, bit for bit.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.errors import ArtifactDamaged, StorageError, storage_error
+from ttf.errors import ArtifactDamaged, DataChanged, StorageError, storage_error
 from ttf.machine.memory.allocator import give_back
 from ttf.machine.memory.run_limit import run_limit
 from ttf.machine.processor import usable_threads
@@ -200,10 +201,11 @@ class TableMaker:
         while True:
             miner, cut = self.miner, self._cut(len(rows), told)
             work = team.stage("round", partial(MiningRound, session, rows, name, cut))
-            self.round.from_training = work.encode(reused)
-            self.round.encode_s = time.perf_counter() - began
-            positive_scores = work.positive_scores()
-            report = self._search(work, positive_scores, miner, by_rows=cut.by_rows)
+            with self._unchanged_data(work):
+                self.round.from_training = work.encode(reused)
+                self.round.encode_s = time.perf_counter() - began
+                positive_scores = work.positive_scores()
+                report = self._search(work, positive_scores, miner, by_rows=cut.by_rows)
             found = [other for other in team.tell("mined", facts_of(report)) if other]
             self._note(found)
             used = {str(facts["miner"]) for facts in found}
@@ -235,6 +237,17 @@ class TableMaker:
         give_back()
         self.round.seconds = time.perf_counter() - began
         return team.stage("the table, read", lambda: self._read_back(name, home))
+
+    @contextlib.contextmanager
+    def _unchanged_data(self, work: MiningRound) -> Iterator[None]:
+        """A round whose data changed is not gone on with, and makes no table: the next process would
+        take both for those of the original data."""
+        try:
+            yield
+            self._session.data.check_unchanged()
+        except DataChanged:
+            work.remove()
+            raise
 
     def _cut(self, queries: int, told: Told) -> Cut:
         mines = [bool(other["mines"]) for other in told]

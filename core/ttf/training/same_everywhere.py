@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
-from ttf.config.resolve import flat
 from ttf.errors import RanksDisagree
 from ttf.host.version import __version__
 from ttf.rundir.world_place import WorldPlace
+from ttf.training.configurations import compared
 from ttf.training.manifest import differences, numeric_fingerprint
 from ttf.training.session import Session
 from ttf.training.summary_facts import DIFFERS
-
-# What may differ between hosts: where files lie, how often somebody looks, how much memory there is.
-_OF_A_HOST: Final = (
-    "data.pairs",
-    "data.bank",
-    "data.context",
-    "data.storage",
-    "train.init",
-    "checkpoint.",
-    # Where these matter, the compared bits show it.
-    "device.threads",
-    "miner.threads",
-    "memory.",
-    "supervise.",
-    "scale.",
-    "observers",
-)
 
 
 def compare_ranks(session: Session, place: WorldPlace, beat: Callable[[], None]) -> list[str]:
@@ -37,7 +19,7 @@ def compare_ranks(session: Session, place: WorldPlace, beat: Callable[[], None])
     where the ranks would not train the same run."""
     own = {
         "ttf": __version__,
-        "config": _compared(flat(session.config)),
+        "config": compared(session.config),
         "steps": session.decided.total_steps,
         "data": session.data.fingerprint,
         "numeric": numeric_fingerprint(session.config, session.policy),
@@ -51,11 +33,6 @@ def compare_ranks(session: Session, place: WorldPlace, beat: Callable[[], None])
         for text in differences(first["numeric"], other["numeric"]):
             found.append(f"{place.host_of(rank)} {DIFFERS} {place.host_of(0)}: {text}")
     return found
-
-
-def _compared(values: Mapping[str, Any]) -> dict[str, str]:
-    # As text: a tuple is a list for those who read it.
-    return {k: json.dumps(v) for k, v in values.items() if not k.startswith(_OF_A_HOST)}
 
 
 def _refuse(first: Mapping[str, Any], other: Mapping[str, Any], here: str, there: str) -> None:

@@ -47,6 +47,7 @@ from ttf.training.best_weights import Selection
 from ttf.training.calibration.stage import calibrate_kept_model
 from ttf.training.chance import ENOUGH_QUERIES, WRONG_DATA, Ranked, nothing_learned
 from ttf.training.checkpoint import RunState, Snapshot, Totals
+from ttf.training.configurations import note_written
 from ttf.training.going_on import has_begun, load_state, refuse_larger_than_saved
 from ttf.training.measured_exchange import exchange_facts
 from ttf.training.mined_negatives import MinedNegatives
@@ -71,9 +72,11 @@ def run(
     link: Link | None = None,
     opening: Sequence[str] = (),
     joined: Joined | None = None,
+    edits: Sequence[str] = (),
 ) -> Summary:
     # Failures are recorded, then raised. Conditions: see `open_session`. `opening` is said when the
     # configuration and all files have been checked. `joined`: the other processes of the run.
+    # `edits`: what somebody changed in its run.toml.
     def check(decided: Decided) -> None:
         # Among others the checkpoint may be one that another rank still has.
         if resume and joined is None:
@@ -89,6 +92,7 @@ def run(
         if not resume:
             _begin(session)
         # Anew at every start: a remedy may have changed it.
+        _write(session, partial(note_written, folder, session.config))
         configuration = dump(session.decided.resolved).encode()
         _write(session, partial(write_atomically, folder.config, configuration))
         given = session.config.data
@@ -100,6 +104,7 @@ def run(
             alone = session.world.size == 1
             session.parts.documents.freeze(folder.index, must_exist=resume and alone)
         snapshot, deviations = load_state(session) if resume else (None, [])
+        deviations = [*deviations, *edits] if resume else []
         session.parts.tables.open(
             folder.path,
             session.config.train.seed,
@@ -189,8 +194,9 @@ class Trainer:
         self.loop.step = snapshot.step
         self.session.link.flight.enter(Phase.START, snapshot.step)
         reporter.resumed(snapshot.step, self._selection.initial)
-        for text in deviations:
-            self._state.totals.deviations.append(text)
+        known = self._state.totals.deviations
+        for text in [text for text in deviations if text not in known]:
+            known.append(text)
             reporter.note(
                 "From here on, the numbers may be no longer bitwise the same as without the "
                 f"interruption: {text}."
@@ -323,7 +329,7 @@ class Trainer:
             asked.signum,
             f"{asked} stopped the run after step {self.loop.step} of {self.loop.total_steps}. ttf "
             "saved a checkpoint.",
-            hint=f"Continue with: ttf resume {self.session.folder.path}",
+            hint=f"Continue with: ttf resume {quoted(self.session.folder.path)}",
         )
 
     def _say_how_to_continue(self, error: StorageError) -> None:

@@ -3,6 +3,7 @@ workers that do not start."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from tests.kit.last_words import WORDS
 
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death
+from ttf.incidents.death import Death, ProcessEnd
+from ttf.incidents.gather import Witness
 from ttf.machine.memory.tree import MemoryPoint
 
 
@@ -85,3 +87,16 @@ def test_a_trainer_whose_stacks_could_not_be_read_is_not_said_to_have_left_them(
     assert "could not read its stacks" in classify(hang).explanation
     dump = 'Thread 0x1 (most recent call first):\n  File "t.py", line 5 in fit\n'
     assert "saved its stacks" in classify(replace(hang, faulthandler=dump)).explanation
+
+
+def test_a_limit_of_addresses_is_named_and_not_compared_with_the_memory_that_is_measured() -> None:
+    point = MemoryPoint(time=0.0, step=0, anon=200 << 20, shared=0, file=0, limit=300 << 20)
+    end = ProcessEnd(returncode=-11, memory=(point,), limit_source="RLIMIT_DATA")
+    with Witness("trainer", os.getpid()) as witness:
+        death = witness.death(end)
+    assert death.own_limit == "315 MB (RLIMIT_DATA, ulimit -d)"
+    assert "Enough memory was free" not in classify(death).explanation
+    with Witness("trainer", os.getpid()) as witness:
+        death = witness.death(replace(end, limit_source="physical memory"))
+    assert death.own_limit == ""
+    assert "Enough memory was free" in classify(death).explanation

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.kit.data_files import overwrite_and_set_back
 
 from ttf.errors import DataChanged
 from ttf.host.plugins import open_store
@@ -126,6 +127,26 @@ def test_content_that_no_checksum_covers_is_said_to_be_unknown(tmp_path: Path) -
     assert len(said) == 1 and "reads the whole file once" in said[0]
     for store in stores:
         store.close()
+
+
+def test_content_that_was_written_in_place_is_found_if_its_time_was_set_back(
+    tmp_path: Path,
+) -> None:
+    rows = np.zeros((60_000, 16), np.float32)
+    np.savez(tmp_path / "bank.npz", vectors=rows)
+    with contextlib.closing(open_store(str(tmp_path / "bank.npz"))) as store:
+        before = noted([store])
+        said: list[str] = []
+        (tmp_path / "bank.npz").chmod(0o600)
+        assert refuse_changed(before, [store], said.append) == []
+        assert len(said) == 1 and "only its permissions or links are others" in said[0]
+        overwrite_and_set_back(tmp_path / "bank.npz", rows.nbytes // 2 + 9_000)
+        with pytest.raises(DataChanged, match=r"the array 'vectors' is damaged"):
+            refuse_changed(before, [store], said.append)
+        earlier = {uri: InputState(**{**seen, "ctimes": ""}) for uri, seen in before.items()}
+        for seen in earlier.values():
+            del seen["ctimes"]
+        assert refuse_changed(earlier, [store], pytest.fail) == []
 
 
 def test_a_chunk_among_very_many_is_compared_or_said_not_to_be(

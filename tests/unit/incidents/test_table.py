@@ -262,6 +262,8 @@ def test_a_command_is_ended_at_its_limit_and_a_trainer_before_it() -> None:
         ("bad_alloc", 6, "alloc-failure"),
         ("bad_alloc long ago", 6, "alloc-failure"),
         ("torch", None, "alloc-failure"),
+        ("onednn", None, "alloc-failure"),
+        ("no such kernel", None, "python-error"),
         ("gpu memory", None, "alloc-failure"),
         ("mac memory", None, "alloc-failure"),
         ("disk", None, "disk-full"),

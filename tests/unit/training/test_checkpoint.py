@@ -176,6 +176,41 @@ def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
     assert steps(tmp_path) == [10, 20]
 
 
+def with_table(folder: Path, step: int, key: str) -> None:
+    for name in ("rows", "ids", "scores", "positive_scores"):
+        write_new_file(folder.parent / "candidates" / key / f"{name}.npy", name)
+    write_new_file(folder.parent / "candidates" / key / "manifest.json", "{}")
+    made = snapshot(step)
+    made.progress["table"] = key
+    checkpoint.save(folder, made)
+
+
+def write_new_file(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_pruning_keeps_the_newest_one_that_does_not_need_the_table_of_all_others(
+    tmp_path: Path,
+) -> None:
+    # A flipped bit in that table would otherwise be the end of the run.
+    folder = tmp_path / "checkpoints"
+    for step, key in ((5, ""), (10, "a" * 24), (15, "a" * 24)):
+        with_table(folder, step, key) if key else checkpoint.save(folder, snapshot(step))
+        verified_folders.prune(folder, 2)
+    assert steps(folder) == [5, 10, 15]
+    for step, kept in ((20, [5, 15, 20]), (25, [5, 20, 25])):
+        with_table(folder, step, "a" * 24)
+        verified_folders.prune(folder, 2)
+        assert steps(folder) == kept
+    with_table(folder, 30, "b" * 24)
+    verified_folders.prune(folder, 2)
+    assert steps(folder) == [25, 30]
+    with_table(folder, 35, "b" * 24)
+    verified_folders.prune(folder, 2)
+    assert steps(folder) == [25, 30, 35]
+
+
 def test_damaged_ones_beyond_the_step_just_saved_do_not_count_as_kept(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         checkpoint.save(tmp_path, snapshot(step))

@@ -155,7 +155,8 @@ class StoredRows:
     def _checked(self, wanted: dict[str, Any], found: Any) -> int:
         """How many segments the base file holds, by the facts of the table."""
         applied = found.get("applied") if isinstance(found, dict) else None
-        if not isinstance(applied, int) or isinstance(applied, bool) or applied < 0:
+        known = isinstance(found, dict) and wanted.keys() - {"zeros"} <= found.keys()
+        if not known or not isinstance(applied, int) or isinstance(applied, bool) or applied < 0:
             raise ArtifactDamaged(
                 f"{self.path / FACTS} is damaged: it does not describe an embedding table.",
                 hint="Restore the folder from a copy.",

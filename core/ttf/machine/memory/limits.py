@@ -21,6 +21,8 @@ from ttf.process import platform
 from ttf.text.numbers import parse_bytes
 
 RLIMITS: Final = ("RLIMIT_AS", "RLIMIT_DATA")
+# How a shell sets them.
+ULIMITS: Final = {"RLIMIT_AS": "ulimit -v", "RLIMIT_DATA": "ulimit -d"}
 # counts every kill on the machine, not only in this process's group
 MACHINE: Final = "/proc/vmstat"
 _FILES: Final = ("memory.events.local", "memory.events", "memory.oom_control")

@@ -15,6 +15,7 @@ from ttf.incidents.death import Death, KilledByUs, ProcessEnd
 from ttf.incidents.disks import full_disks
 from ttf.incidents.facts import signal_name
 from ttf.incidents.gather import TAIL_BYTES, Witness, native_library
+from ttf.machine.memory.limits import ULIMITS
 from ttf.machine.memory.watch import MemoryCurve
 from ttf.text.numbers import size
 from ttf.text.shell import quoted
@@ -25,7 +26,6 @@ from ttf.tools.guard.stacks import Stacks
 _MOST_COMMAND: Final = 80
 # No helper fails like this on purpose.
 REFUSED_MEMORY: Final = "alloc-failure"
-_ULIMIT: Final = {"RLIMIT_AS": "ulimit -v", "RLIMIT_DATA": "ulimit -d"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class DeathsOfCommand:
         limit = self.pythons.limit_of(pid)
         if limit is None or limit.bytes > self.curve.limit.bytes:
             return ""
-        return f"{size(limit.bytes)} ({limit.source}, {_ULIMIT[limit.source]})"
+        return f"{size(limit.bytes)} ({limit.source}, {ULIMITS[limit.source]})"
 
     def _words_of_command(self, ended: Ended) -> tuple[bytes, bytes]:
         # A shell says little itself: the Python below it that spoke last.

@@ -357,11 +357,13 @@ def _files(config: RunConfig, facts: DataFacts, choices: Choices) -> Iterator[It
     one = choices.trained_parameters * (CHECKPOINT_BYTES + best) + 8 * choices.memory_bank
     if not choices.doc_frozen:
         one += choices.memory_bank * facts.doc_dim * FLOAT
+    older = int(choices.refreshes > 1)  # see `verified_folders.prune`
     yield Item(
         component="checkpoints",
         phase="training",
-        disk_bytes=(config.checkpoint.keep + 1) * one,
-        why=f"{config.checkpoint.keep} kept, and one that is being written",
+        disk_bytes=(config.checkpoint.keep + 1 + older) * one,
+        why=f"{config.checkpoint.keep} kept, {'one of an older table, ' * older}and one that is being "
+        "written",
     )
     if config.evaluate.keep_best:
         yield Item(

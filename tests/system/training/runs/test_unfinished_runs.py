@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.kit.data_files import overwrite_and_set_back
 
 from ttf.rundir.durable import Act, Operation, intercepted
 from ttf.rundir.run_folder import FOLDERS
@@ -214,3 +215,53 @@ def test_a_run_without_gain_ends_early_by_default_and_says_so(
         "Training ended early, at step 4 of 12: recall@10 did not improve in 4 evaluations" in note
     )
     assert "--set evaluate.patience=0" in note and note in done.err
+
+
+def test_a_value_that_was_changed_by_hand_in_its_run_toml_makes_a_run_inexact(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    def stopped(operation: Operation, act: Act) -> int:
+        if operation.name == "candidates.rename":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return act(memoryview(operation.data))
+
+    with intercepted(stopped):
+        assert train(invoke, small_sets, "miner.refresh=4", "evaluate.every='end'").code == 143
+    file = Path("run/run.toml")
+    file.write_text(file.read_text().replace("lr = 0.001 ", "lr = 0.002 "))
+    done = invoke(["resume", "run", "--in-process"])
+    assert done.code == 0, done.err
+    assert "train.lr is 0.002 in run.toml, which was changed by hand; it was 0.001" in done.err
+    summary = document("summary.json")
+    assert not summary["exact"] and len(summary["deviations"]) == 1
+
+
+def test_nothing_of_a_round_that_mined_in_changed_data_is_gone_on_with(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    keys = ("miner.name=exact", "miner.refresh=5", "miner.negatives=2", "checkpoint.every_steps=1")
+    assert train(invoke, small_sets, *keys).code == 0
+    Path("run").rename("whole")
+    bank = Path("bank.npz")
+    original = Path(small_sets["npz"]["bank"]).read_bytes()
+    bank.write_bytes(original)
+    own: Sets = {"npz": {**small_sets["npz"], "bank": str(bank)}}
+    rounds: list[str] = []
+
+    def overwritten(operation: Operation, act: Act) -> int:
+        found = [name for name in operation.path.parts if name.startswith("round-")]
+        if found and found[0] not in rounds:
+            rounds.append(found[0])
+            if len(rounds) == 2:
+                overwrite_and_set_back(bank, len(original) // 2)
+        return act(memoryview(operation.data))
+
+    with intercepted(overwritten):
+        done = train(invoke, own, *keys)
+    assert done.code == 3 and "its time of writing was set back" in done.err
+    second = rounds[1].removeprefix("round-")
+    assert not list(Path("run/candidates").glob(f"*{second}*"))
+    bank.write_bytes(original)
+    resumed = invoke(["resume", "run", "--in-process", "--json"]).json()
+    whole = json.loads(Path("whole/summary.json").read_text())
+    assert resumed["weights_sha256"] == whole["weights_sha256"]

@@ -136,3 +136,13 @@ def test_a_segment_whose_manifest_says_something_else_is_refused(
     manifest.write_text(json.dumps({**found, **changed} if isinstance(changed, dict) else changed))
     with pytest.raises(ArtifactDamaged, match="does not describe a segment"):
         open_table(tmp_path)
+
+
+def test_a_flipped_bit_in_a_name_of_its_facts_is_damage_and_no_other_configuration(
+    tmp_path: Path,
+) -> None:
+    open_table(tmp_path).close()
+    facts = tmp_path / "table.json"
+    facts.write_text(facts.read_text().replace('"optimizer"', '"optiiizer"'))
+    with pytest.raises(ArtifactDamaged, match=r"table.json is damaged"):
+        open_table(tmp_path)
