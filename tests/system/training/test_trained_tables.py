@@ -77,6 +77,11 @@ def test_items_without_vectors_learn_which_follow_one_another(undisturbed: Path)
         assert table.version >= 3
 
 
+def test_a_run_of_items_is_predicted_like_any_other(sequences: Path) -> None:
+    plan = ttf.plan(pairs=sequences, items=ITEMS)
+    assert "seq_train" in plan.text()
+
+
 @pytest.mark.parametrize("failpoint", [*KILLS[: None if CHAOS else 2], *MORE_KILLS[: 20 * CHAOS]])
 def test_a_run_that_was_killed_ends_with_the_same_weights_and_rows(
     failpoint: str,
