@@ -361,7 +361,7 @@ def _bank_from_targets(
             raise ArrayMissing(
                 f"No bank was given, and {pairs.uri} has no {name} from which ttf could make a "
                 "bank.",
-                hint="Add --bank FILE (array `vectors`).",
+                hint="Add --bank FILE (array `vectors`). For items without vectors: --items N.",
             )
         targets.append(pairs[name])
         need_floats(targets[-1], pairs.stored_type(name), (2,), "(N, D)")
