@@ -10,7 +10,7 @@ from ttf.contracts import VectorSource
 from ttf.data.dataset import Queries, need_floats, queries_of
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.open_dataset import Opening
-from ttf.errors import ArrayMissing
+from ttf.errors import ArrayMissing, BadData
 from ttf.host.plugins import open_store
 
 _FIRST = ("X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train")
@@ -60,6 +60,11 @@ def _queries(arrays: NamedArrays, chosen: str, context: Callable[[], VectorSourc
     if chosen != "vectors":
         return queries_of(arrays, chosen.partition("_")[2], context)
     source = arrays["vectors"]
+    if source.dtype in ("int32", "int64"):
+        raise BadData(
+            f"vectors in {arrays.uri} has the type {source.dtype}, so it cannot be vectors.",
+            hint="If these are numbers of items, or rows of the context, name the array seq_test.",
+        )
     need_floats(source, arrays.stored_type("vectors"), (2, 3), "(N, D) or (N, L, D)")
     return Queries(source, None, None)
 

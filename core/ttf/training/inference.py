@@ -236,6 +236,9 @@ class Model:
                 hint=(
                     "Keep only the last steps of each query, or train a tower with sequences "
                     "of that length."
+                    if wanted.sequence
+                    else "Make one vector of each query, as in the training data, for example the "
+                    "mean of its steps; or train a tower with sequences."
                 ),
             )
 

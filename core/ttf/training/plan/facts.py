@@ -63,7 +63,7 @@ def _array(source: VectorSource, config: DataConfig) -> ArrayFacts:
         name=source.name,
         uri=source.uri,
         shape=stored.shape,
-        dtype=stored.dtype,
+        dtype=known.get("dtype") or stored.dtype,  # in the file: that is what `bytes` counts
         bytes=int(known["bytes"]),
         mappable=bool(known["mappable"]),
         aligned=bool(known["aligned"]),
