@@ -39,7 +39,6 @@ class Draft:
     )
     origins: dict[Keys, str] = field(default_factory=dict)
     places: dict[Keys, str] = field(default_factory=dict)
-    empty: set[Keys] = field(default_factory=set)  # Tables that say nothing about their keys.
     problems: list[str] = field(default_factory=list)
     wrong: list[Keys] = field(default_factory=list)  # The keys of the problems that have one.
     notes: list[str] = field(default_factory=list)
@@ -72,7 +71,7 @@ class Draft:
 
     def origin(self, path: Keys) -> str:
         for end in range(len(path), 0, -1):
-            if path[:end] in self.origins and (end == len(path) or path[:end] not in self.empty):
+            if path[:end] in self.origins:
                 return self.origins[path[:end]]
         below = [o for keys, o in self.origins.items() if path and keys[: len(path)] == path]
         return below[0] if below else "default"
@@ -101,8 +100,7 @@ class Draft:
         if isinstance(node.get(path[-1]), dict):
             self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
         node[path[-1]] = value
-        self.origins[path] = origin
-        (self.empty.add if value == {} else self.empty.discard)(path)
+        self.origins[(*path, "") if value == {} else path] = origin  # {} is no origin of defaults
 
     def tower_name(self, side: str) -> Any:
         section = self.section("tower", side)
