@@ -39,7 +39,7 @@ step)."""
     "--text", "texts", multiple=True, metavar="WORDS", help="A query in words; may be repeated."
 )
 @options.data("--bank", help="Another bank of documents. [default: that of the run]")
-@options.count("-k", "k", default=10, metavar="K", help="Documents per query.")
+@options.count("-k", "--k", "k", default=10, metavar="K", help="Documents per query.")
 @options.path(
     "--out",
     metavar="FILE.npz",

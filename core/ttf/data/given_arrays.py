@@ -182,6 +182,11 @@ def padded_sequences(
     return out, lengths
 
 
+def given_rows(value: Any, where: str) -> NDArray[Any]:
+    """Row numbers as one array; lists of different lengths are padded with -1."""
+    return _padded_rows(value, where) if _is_ragged(value, 1) else as_numpy(value, where)
+
+
 def given_queries(value: Any, lengths: Any) -> GivenRows:
     """Queries to be encoded: an array or a tensor, or a list of sequences of different lengths."""
     if lengths is None and _is_ragged(value, 2):

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from ttf.config.schema import DataConfig
-from ttf.contracts import VectorSource
+from ttf.contracts import TowerShape, VectorSource
 from ttf.data.dataset import Queries, need_floats, queries_of
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.open_dataset import Opening
@@ -91,3 +91,26 @@ def _unused_lengths(arrays: NamedArrays, chosen: str) -> Iterator[str]:
 def _seem_lengths(name: str) -> bool:
     low = name.lower()
     return "mask" in low or low.startswith(_LENGTHS)
+
+
+def refuse_other_shape(queries: Queries, wanted: TowerShape) -> None:
+    """Raises BadData for queries that a query tower was not trained for."""
+    file = queries.source.uri
+    if queries.dim != wanted.in_dim:
+        raise BadData(
+            f"The query tower was trained with vectors of width {wanted.in_dim}, but the "
+            f"queries of {file} have the width {queries.dim}."
+        )
+    if queries.length > wanted.length:
+        trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
+        raise BadData(
+            f"The query tower was trained with {trained}, but the queries of {file} are "
+            f"sequences of {queries.length} steps.",
+            hint=(
+                "Keep only the last steps of each query, or train a tower with sequences "
+                "of that length."
+                if wanted.sequence
+                else "Make one vector of each query, as in the training data, for example the "
+                "mean of its steps; or train a tower with sequences."
+            ),
+        )

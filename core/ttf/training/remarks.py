@@ -23,8 +23,8 @@ def remarks(decided: Decided, data: Dataset) -> Iterator[str]:
         yield "The model is that of the last step: the rows of a table are kept once."
     if decided.specs.doc.wants_numbers and data.val_drawn and not isinstance(data.bank, Items):
         yield (
-            "Documents of the validation pairs are in no training pair, so their rows learn nothing, and "
-            "the metrics are those of new documents. To measure documents that are trained, add "
+            "Documents of the validation pairs are the right answer of no training pair, so the metrics "
+            "are those of documents whose rows are hardly trained. To measure documents that are, add "
             "validation pairs of your own (X_val)."
         )
     yield from _metrics_that_mean_little(decided, len(data.val), data.bank.shape[0])
