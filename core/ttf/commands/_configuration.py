@@ -88,7 +88,8 @@ _FLAGS: Final = (
         "--val-split",
         type=_Value("F|auto", float, lambda: ["auto"]),
         help="Share of the training pairs to use for validation if the file has no validation "
-        "pairs; auto: 5%, at least 200 and at most 5000 pairs; 0: none. [default: auto]",
+        "pairs; auto: 5%, at least 200 and at most 5000 pairs; 0: none, and the file must "
+        "have its own. [default: auto]",
     ),
     _plugin("--tower", "tower", "auto", help="Query tower; auto: from the data. [default: auto]"),
     _plugin("--doc-tower", "tower", help="Document tower. [default: identity]"),

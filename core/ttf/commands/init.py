@@ -28,8 +28,8 @@ Vectors become a run.toml. For texts, the output names the command that encodes 
 def command(folder: Path, overwrite: bool, as_json: bool) -> None:
     """Write a commented run.toml for what lies in DIR. Asks nothing.
 
-    Looks for pairs and bank (.npz, .zarr), texts (CSV, JSONL, Parquet, BEIR) and a model, in DIR and one
-    level below. The file that is written was read again, and the data were opened.
+    Looks for pairs and bank (.npz, .zarr, .parquet, folders of .npy, ...), texts (CSV, JSONL, Parquet,
+    BEIR) and a model, in DIR and one level below. The file that is written was read again, and the data were opened.
 
     With --json: {"run_toml": path or null, "found", "next"}.
     """
@@ -64,7 +64,8 @@ def command(folder: Path, overwrite: bool, as_json: bool) -> None:
         )
     else:
         raise DataMissing(
-            f"{folder} has no vectors (.npz, .zarr) and no texts (.csv, .tsv, .jsonl, .parquet, BEIR).",
+            f"{folder} has no pairs of vectors (.npz, .zarr, .parquet, folders of .npy, ...) and no texts "
+            "(.csv, .tsv, .jsonl, .parquet, BEIR).",
             hint="To see how it works without data: ttf train",
         )
     next_command(following)

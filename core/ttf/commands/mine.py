@@ -56,7 +56,7 @@ interrupted command, run it again."""
 @options.plugin(
     "--miner", "miner", "auto", help="Miner; auto: chosen by a cost model. [default: auto]"
 )
-@options.count("-k", "k", metavar="K", help="Candidates per query. [default: 200]")
+@options.count("-k", "--k", "k", metavar="K", help="Candidates per query. [default: 200]")
 @click.option(
     "--out", type=_Local(path_type=Path), required=True, metavar="FILE", help="File for the table."
 )

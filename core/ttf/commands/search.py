@@ -39,7 +39,7 @@ step)."""
     "--text", "texts", multiple=True, metavar="WORDS", help="A query in words; may be repeated."
 )
 @options.data("--bank", help="Another bank of documents. [default: that of the run]")
-@options.count("-k", "k", default=10, metavar="K", help="Documents per query.")
+@options.count("-k", "--k", "k", default=10, metavar="K", help="Documents per query.")
 @options.path(
     "--out",
     metavar="FILE.npz",
@@ -108,7 +108,7 @@ def command(
         other = f" --bank {quoted(bank)}" if bank else ""
         asked = "".join(f" --text {quoted(text)}" for text in texts)
         asked = asked or f" --queries {quoted(queries or '')}"
-        next_command(f"ttf search {quoted(run_dir)}{asked}{other} --out found.npz")
+        next_command(f"ttf search {quoted(run_dir)}{asked}{other} -k {k} --out found.npz")
 
 
 def _found_by_words(model: Model, texts: Sequence[str], k: int, out: Path | None) -> Found:

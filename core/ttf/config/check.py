@@ -100,7 +100,7 @@ class Draft:
         if isinstance(node.get(path[-1]), dict):
             self.origins = {p: o for p, o in self.origins.items() if p[: len(path)] != path}
         node[path[-1]] = value
-        self.origins[path] = origin
+        self.origins[(*path, "") if value == {} else path] = origin  # {} is no origin of defaults
 
     def tower_name(self, side: str) -> Any:
         section = self.section("tower", side)

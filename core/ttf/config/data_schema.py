@@ -59,8 +59,8 @@ class DataConfig(Section):
     val_split: ShareBelowOne | Auto = key(
         "auto",
         "share of the training pairs to use for validation if the file has no validation pairs; "
-        "pairs of one document stay together; auto: 5%, at least 200 and at most 5000 pairs; 0: "
-        "none",
+        "pairs of one document stay together, except those of items; auto: 5%, at least 200 and at "
+        "most 5000 pairs; 0: none, and the file must have validation pairs",
         unit="share of the training pairs",
     )
     hold_out: ShareBelowOne = key(

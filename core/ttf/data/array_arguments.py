@@ -119,6 +119,7 @@ def about_arrays(text: str, role: str, path: str) -> str:
 
 
 def _hint_about_arrays(hint: str, role: str, path: str) -> str:
+    hint = re.sub(r"--set (data\.names\.\w+)=(\w+)", r'sets={"\1": "\2"}', hint)
     if path not in hint:
         return hint
     if "ttf data convert" in hint:

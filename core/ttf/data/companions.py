@@ -114,7 +114,9 @@ def _beside(uri: str) -> Iterator[Contents]:
     path = Path(uri)
     if not is_local(uri) or not path.parent.is_dir():
         return
-    alike = sorted(p for p in path.parent.iterdir() if p.suffix == path.suffix and p != path)
+    # A folder of .npy files has no ending; a single .npy file beside it is a bank.
+    endings = (path.suffix, ".npy") if path.is_dir() else (path.suffix,)
+    alike = sorted(p for p in path.parent.iterdir() if p.suffix in endings and p != path)
     for other in alike[:_MOST_FILES]:
         found = contents_of(str(other))
         if found is not None:

@@ -101,7 +101,7 @@ def _where_queries_come_from(pairs: NamedArrays, split: str) -> str:
     meant = pairs.look_alike(f"X_{split}", f"seq_{split}")
     if meant is not None:
         role, name = meant
-        return f"Did you mean {name}? Then: --set data.names.{role}={quoted(name)}"
+        return f"If {name} is meant: --set data.names.{role}={quoted(name)}"
     mapped = f"If an array has another name, give its name: --set data.names.X_{split}=queries"
     if split != "val" or not (pairs.has_split("train") or pairs.has_split("val")):
         return mapped

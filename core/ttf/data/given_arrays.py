@@ -18,6 +18,9 @@ from ttf.data.vectors import numpy_dtype
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import BadData, ConfigError
 
+_ROW_NUMBERS: Final = tuple(
+    f"{kind}_{split}" for kind in ("pos", "neg", "seq") for split in ("train", "val")
+)
 _HELD: Final[Mapping[str, DType]] = {"f": "float32", "i": "int64", "u": "int64", "b": "uint8"}
 
 
@@ -77,7 +80,20 @@ def _arrays(named: Mapping[Any, Any], role: str) -> dict[str, NDArray[Any]]:
                 "float16.",
                 hint='If these are vectors, convert them: array.astype("float32").',
             )
+        if name in _ROW_NUMBERS and found[name].dtype.kind == "f":
+            raise _no_row_numbers(name, found[name], where)
     return found
+
+
+def _no_row_numbers(name: str, array: NDArray[Any], where: str) -> BadData:
+    missing = int(np.isnan(array).sum())
+    values = f", and {missing:,} of its values are missing (NaN)" if missing else ""
+    return BadData(
+        f"{where} has the type {array.dtype}{values}. It must hold row numbers (int64), and -1 where a "
+        "row is unknown.",
+        hint=f'Convert it: numpy.where(numpy.isnan({name}), -1, {name}).astype("int64"), '
+        f'or of pandas: {name}.fillna(-1).astype("int64").',
+    )
 
 
 def _longest(named: Mapping[Any, Any], kind: str, rank: int) -> int:
@@ -164,6 +180,11 @@ def padded_sequences(
     for row, item in enumerate(steps):
         out[row, : len(item)] = item
     return out, lengths
+
+
+def given_rows(value: Any, where: str) -> NDArray[Any]:
+    """Row numbers as one array; lists of different lengths are padded with -1."""
+    return _padded_rows(value, where) if _is_ragged(value, 1) else as_numpy(value, where)
 
 
 def given_queries(value: Any, lengths: Any) -> GivenRows:

@@ -60,9 +60,14 @@ class NamedArrays:
         """(role, array): an array without a role of its own whose name is nearly one of these."""
         for name in self._without_role():
             for role in roles:
-                if role not in self and _alike(name, role):
+                if role not in self and _alike(name, role) and self._may_be(name, role):
                     return role, name
         return None
+
+    def _may_be(self, name: str, role: str) -> bool:
+        """Whether an array has as many axes as queries have; row numbers of queries have two."""
+        shape = self.store.describe(name).get("shape")
+        return shape is None or len(shape) in ((2,) if role.startswith("seq_") else (2, 3))
 
     def unused(self) -> Iterator[str]:
         """Notes about arrays that look as if they were meant for the training, and are not used."""

@@ -236,7 +236,7 @@ class Opening:
         if share == 0 or not self._is_of_the_run or not self.pairs.has_split("train"):
             return None
         whole = self._split_of_file("train") if self._drawn is None else self._drawn[0]
-        held = draw_val(whole, share, self._seed)
+        held = draw_val(whole, share, self._seed, of_items=self._config.items is not None)
         self.notes.append(
             f"data.hold_out: the run is evaluated on some training pairs, not on the validation "
             f"pairs, and does not train on them: {held[2].text}; seed {self._seed}."
@@ -258,7 +258,8 @@ class Opening:
             return None
         if share == 0 or not pairs.has_split("train"):
             return None  # the error of a missing array says what to do
-        drawn = draw_val(self._split_of_file("train"), share, self._seed)
+        whole, of_items = self._split_of_file("train"), self._config.items is not None
+        drawn = draw_val(whole, share, self._seed, of_items=of_items)
         self.notes.append(
             f"{pairs.uri} has no validation pairs (X_val or seq_val). ttf uses some training "
             f"pairs for validation, and does not train on them: {drawn[2].text}; seed "
@@ -297,7 +298,7 @@ class Opening:
 
     def _own_negatives(self, name: str, positives: NDArray[np.int64]) -> dict[str, Any]:
         number = self._config.own_negatives
-        if name != "train" or not number or self._config.bank is None:
+        if name != "train" or not number or self._own_bank:
             if name == "train" and self._teacher:
                 raise ConfigError(
                     "loss.teacher needs your own negatives (neg_train) and a bank: a teacher's scores are "
@@ -310,9 +311,14 @@ class Opening:
         scores = teacher_scores(self.pairs, positives, found) if self._teacher else None
         return {"negatives": found, "num_own": width, "teacher": scores}
 
+    @property
+    def _own_bank(self) -> bool:
+        """The pairs' own targets are the bank, so no array can have its row numbers."""
+        return self._config.bank is None and self._config.items is None
+
     def _known(self, name: str, count: int) -> pos.Positives:
         pairs = self.pairs
-        own_bank = self._config.bank is None and self._config.items is None
+        own_bank = self._own_bank
         if own_bank and f"pos_{name}" in pairs:
             self.notes.append(
                 f"pos_{name} is not used: it contains row numbers of a bank, and no bank was given."
@@ -357,7 +363,7 @@ def _bank_from_targets(
             raise ArrayMissing(
                 f"No bank was given, and {pairs.uri} has no {name} from which ttf could make a "
                 "bank.",
-                hint="Add --bank FILE (array `vectors`).",
+                hint="Add --bank FILE (array `vectors`). For items without vectors: --items N.",
             )
         targets.append(pairs[name])
         need_floats(targets[-1], pairs.stored_type(name), (2,), "(N, D)")

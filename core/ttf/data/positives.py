@@ -55,7 +55,8 @@ def named_rows(pairs: NamedArrays, name: str, bank_rows: int) -> Positives:
         ) from error
     shape = source.shape
     if source.dtype not in ("int32", "int64") or len(shape) not in (1, 2) or 0 in shape:
-        convert = f'Convert it: {name} = {name}.astype("int64"). ' if "float" in kind else ""
+        as_rows = f'numpy.where(numpy.isnan({name}), -1, {name}).astype("int64")'
+        convert = f"Convert it: {name} = {as_rows}. " if "float" in kind else ""
         raise BadData(
             f"{source.name} in {source.uri} has the type {kind} and the shape {shape}. It "
             "must be int64 with the shape (N,) or (N, P), and it must not be empty.",

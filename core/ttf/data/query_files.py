@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from ttf.config.schema import DataConfig
-from ttf.contracts import VectorSource
+from ttf.contracts import TowerShape, VectorSource
 from ttf.data.dataset import Queries, need_floats, queries_of
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.open_dataset import Opening
-from ttf.errors import ArrayMissing
+from ttf.errors import ArrayMissing, BadData
 from ttf.host.plugins import open_store
 
 _FIRST = ("X_test", "X_val", "X_train", "seq_test", "seq_val", "seq_train")
@@ -60,6 +60,11 @@ def _queries(arrays: NamedArrays, chosen: str, context: Callable[[], VectorSourc
     if chosen != "vectors":
         return queries_of(arrays, chosen.partition("_")[2], context)
     source = arrays["vectors"]
+    if source.dtype in ("int32", "int64"):
+        raise BadData(
+            f"vectors in {arrays.uri} has the type {source.dtype}, so it cannot be vectors.",
+            hint="If these are numbers of items, or rows of the context, name the array seq_test.",
+        )
     need_floats(source, arrays.stored_type("vectors"), (2, 3), "(N, D) or (N, L, D)")
     return Queries(source, None, None)
 
@@ -86,3 +91,26 @@ def _unused_lengths(arrays: NamedArrays, chosen: str) -> Iterator[str]:
 def _seem_lengths(name: str) -> bool:
     low = name.lower()
     return "mask" in low or low.startswith(_LENGTHS)
+
+
+def refuse_other_shape(queries: Queries, wanted: TowerShape) -> None:
+    """Raises BadData for queries that a query tower was not trained for."""
+    file = queries.source.uri
+    if queries.dim != wanted.in_dim:
+        raise BadData(
+            f"The query tower was trained with vectors of width {wanted.in_dim}, but the "
+            f"queries of {file} have the width {queries.dim}."
+        )
+    if queries.length > wanted.length:
+        trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
+        raise BadData(
+            f"The query tower was trained with {trained}, but the queries of {file} are "
+            f"sequences of {queries.length} steps.",
+            hint=(
+                "Keep only the last steps of each query, or train a tower with sequences "
+                "of that length."
+                if wanted.sequence
+                else "Make one vector of each query, as in the training data, for example the "
+                "mean of its steps; or train a tower with sequences."
+            ),
+        )

@@ -1,7 +1,8 @@
 """Validation pairs for a file that has none: drawn from its training pairs, by document.
 
 Pairs with the same document (their first positive) stay together: a document of the validation
-pairs is trained on by no pair. Which pairs are drawn depends on the seed, on the share and on the
+pairs is trained on by no pair. Items have no vectors but those that training gives them, so their
+pairs are drawn one by one. Which pairs are drawn depends on the seed, on the share and on the
 positives alone, so every command that opens the run's data draws the same ones.
 """
 
@@ -24,10 +25,10 @@ _LARGEST_SHARE: Final = 0.2  # A small file keeps most of its pairs for training
 
 
 def draw_val(
-    whole: Split, share: float | Literal["auto"], seed: int
+    whole: Split, share: float | Literal["auto"], seed: int, *, of_items: bool = False
 ) -> tuple[Split, Split, DrawnFacts]:
     """Divides the usable training pairs into training and validation pairs. Raises BadData if there
-    are too few."""
+    are too few. `of_items`: the documents have no vectors before the training."""
     count = len(whole)
     if count < 2:
         raise BadData(
@@ -35,14 +36,17 @@ def draw_val(
             "some of the pairs for validation.",
             hint="Add more pairs, or validation pairs as X_val.",
         )
-    is_val, by_document = chosen_pairs(_first_positive(whole), whole.keep, share, seed)
+    documents = whole.keep if of_items else _first_positive(whole)
+    is_val, by_document = chosen_pairs(documents, whole.keep, share, seed)
     train = dataclasses.replace(whole, keep=whole.keep[~is_val], drawn=True)
     val = dataclasses.replace(whole, name="val", keep=whole.keep[is_val], left_out=0, drawn=True)
-    together = (
-        "pairs of one document stay together"
-        if by_document
-        else "pairs of one document may be separated, because some documents have too many pairs"
-    )
+    together = "pairs of one document stay together"
+    if of_items:
+        together = "drawn by pair, because an item that no training pair has learns nothing"
+    elif not by_document:
+        together = (
+            "pairs of one document may be separated, because some documents have too many pairs"
+        )
     text = f"{len(val):,} of {count:,} ({len(val) / count:.1%}), {together}"
     return train, val, DrawnFacts(share=_wanted(count, share) / count, text=text)
 

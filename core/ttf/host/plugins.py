@@ -247,6 +247,8 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
             raise ConfigError(
                 f"{uri} is {foreign.what}, which no storage plugin here reads.", hint=foreign.do
             )
+        if _is_empty_folder(Path(uri)):
+            raise ConfigError(f"{uri} is an empty folder.", hint="Check the path.")
     endings = {ending for factory in factories for ending in factory.suffixes}
     known = sorted(endings | {f".{name}" for name in strangers})
     verb = "write" if output else "read"
@@ -255,6 +257,13 @@ def storage_for(uri: str, storage: str = "auto", *, output: bool = False) -> str
         f"{', '.join(known) or 'none'}.",
         hint=_OUTPUT_HINT if output else _INPUT_HINT,
     )
+
+
+def _is_empty_folder(path: Path) -> bool:
+    try:
+        return path.is_dir() and next(path.iterdir(), None) is None
+    except OSError:  # it cannot be read, so nobody knows
+        return False
 
 
 def _loaded(name: str) -> StorageFactory:

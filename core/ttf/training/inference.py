@@ -18,8 +18,10 @@ from ttf.config.schema import RunConfig
 from ttf.contracts import DevicePolicy, Miner, MinerContext, TowerShape, VectorSource
 from ttf.data.dataset import Dataset, OpenBank, Queries, Split
 from ttf.data.given_arrays import given_queries
+from ttf.data.given_numbers import given_documents, given_sessions
+from ttf.data.items import Items
 from ttf.data.open_dataset import Opening
-from ttf.data.query_files import open_queries
+from ttf.data.query_files import open_queries, refuse_other_shape
 from ttf.data.sources import VectorRef, open_ref
 from ttf.data.writing import check_output
 from ttf.errors import BadData, DataMissing, storage_error
@@ -159,13 +161,30 @@ class Model:
         self, x: NDArray[Any] | Sequence[NDArray[Any]], lengths: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         """Vectors of queries (N, D) or (N, L, D); `lengths` (N,) for sequences shorter than L, whose
-        padding is not read. Also of a list of sequences (L_i, D)."""
+        padding is not read. Also of a list of sequences (L_i, D). Of items: their numbers (N, L)."""
+        data = self.config.data
+        if data.items is not None and data.context is None:
+            return self.encode_rows(given_sessions(x, lengths, Items(data.items, data.item_width)))
+        return self.encode_query_inputs(x, lengths)
+
+    @borrowing
+    def encode_query_inputs(
+        self, x: NDArray[Any] | Sequence[NDArray[Any]], lengths: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        # As the tower reads them: items are rows of zeros with their numbers.
         source = given_queries(x, lengths)
         return self.encode_rows(Queries(source, None, source.lengths))
 
     @borrowing
     def encode_documents(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """Vectors of documents (N, D), made like those of the bank."""
+        """Vectors of documents (N, D), made like those of the bank; where each has a trained row, of
+        row numbers (N,)."""
+        if self.towers.documents_numbered:
+            x = self.documents.read(given_documents(x, self.documents.rows))
+        return self.encode_document_inputs(x)
+
+    @borrowing
+    def encode_document_inputs(self, x: NDArray[Any]) -> NDArray[np.float32]:
         with torch.no_grad():
             given = torch.from_numpy(np.array(x, np.float32))
             return self.towers.encode_documents(self._policy.to_device(given)).cpu().numpy()
@@ -207,7 +226,7 @@ class Model:
         self, queries: Queries, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         # `rows` None: all. Errors name the file and the row.
-        self._check_fits(queries)
+        refuse_other_shape(queries, self._shape)
         keep = np.arange(len(queries), dtype=np.int64)
         rows = keep if rows is None else rows
         if not len(rows):
@@ -220,24 +239,6 @@ class Model:
             left_out=0,
         )
         return encode_split(self.towers, split, rows, self._policy, self._precision, _MICRO_BATCH)
-
-    def _check_fits(self, queries: Queries) -> None:
-        wanted, file = self._shape, queries.source.uri
-        if queries.dim != wanted.in_dim:
-            raise BadData(
-                f"The query tower was trained with vectors of width {wanted.in_dim}, but the "
-                f"queries of {file} have the width {queries.dim}."
-            )
-        if queries.length > wanted.length:
-            trained = f"sequences of {wanted.length} steps" if wanted.sequence else "single vectors"
-            raise BadData(
-                f"The query tower was trained with {trained}, but the queries of {file} are "
-                f"sequences of {queries.length} steps.",
-                hint=(
-                    "Keep only the last steps of each query, or train a tower with sequences "
-                    "of that length."
-                ),
-            )
 
     def compared(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """Encoded queries as they are compared with the documents of `reference`: with a 1 as one
@@ -277,7 +278,7 @@ class Model:
         self, split: Split, rows: NDArray[np.int64], *, fp32: bool = False
     ) -> NDArray[np.float32]:
         """Query vectors of some pairs; `fp32`: without the shorter products of the device."""
-        self._check_fits(split.queries)
+        refuse_other_shape(split.queries, self._shape)
         precision = self._policy.precision("fp32") if fp32 else self._precision
         return encode_split(self.towers, split, rows, self._policy, precision, _MICRO_BATCH)
 
@@ -314,7 +315,7 @@ class Model:
     def evaluate(self, ks: Sequence[int]) -> dict[str, Any]:
         """Metrics of the validation pairs against the full bank."""
         queries = self._val.queries
-        self._check_fits(queries)
+        refuse_other_shape(queries, self._shape)
         metrics: dict[str, Any] = {"metrics": self._metrics(self.documents, ks)}
         if self.calibration is not None:
             corrected = Corrected(self.documents, self.calibration.column)

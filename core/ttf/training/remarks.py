@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ttf.data.items import Items
+
 if TYPE_CHECKING:
     from ttf.data.dataset import Dataset
     from ttf.training.auto_settings import Decided
@@ -19,6 +21,12 @@ def remarks(decided: Decided, data: Dataset) -> Iterator[str]:
     yield from decided.notes
     if decided.specs.train_rows:
         yield "The model is that of the last step: the rows of a table are kept once."
+    if decided.specs.doc.wants_numbers and data.val_drawn and not isinstance(data.bank, Items):
+        yield (
+            "Documents of the validation pairs are the right answer of no training pair, so the metrics "
+            "are those of documents whose rows are hardly trained. To measure documents that are, add "
+            "validation pairs of your own (X_val)."
+        )
     yield from _metrics_that_mean_little(decided, len(data.val), data.bank.shape[0])
     yield from _left_out_of_an_epoch(decided, len(data.train))
     yield from _made_for_sequences(decided)

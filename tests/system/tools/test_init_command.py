@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from ttf.config.resolve import resolve
 from ttf.data.synth import SynthShape, write_synth
@@ -36,6 +37,29 @@ def test_vectors_become_a_commented_file_that_trains(invoke: Invoke, tmp_path: P
     assert invoke(["init", tmp_path / "place", "--overwrite"]).code == 0
 
 
+def test_folders_of_npy_and_parquet_are_vectors_as_in_training(tmp_path: Path) -> None:
+    rows = np.eye(8, dtype=np.float32)
+    (tmp_path / "npy" / "pairs").mkdir(parents=True)
+    np.save(tmp_path / "npy" / "bank.npy", rows)
+    for name, array in {"X_train": rows, "pos_train": np.arange(8)}.items():
+        np.save(tmp_path / "npy" / "pairs" / f"{name}.npy", array)
+    found = look(tmp_path / "npy").training
+    assert found is not None and Path(found.bank or "").name == "bank.npy"
+
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "parquet").mkdir()
+    for name, table in (
+        ("pairs", {"X_train": rows.tolist(), "pos_train": list(range(8))}),
+        ("bank", {"vectors": rows.tolist()}),
+    ):
+        parquet.write_table(arrow.table(table), tmp_path / "parquet" / f"{name}.parquet")
+    seen = look(tmp_path / "parquet")
+    assert seen.training is not None and seen.texts is None
+    (tmp_path / "parquet" / "pairs.parquet").unlink()
+    assert look(tmp_path / "parquet").texts is None
+
+
 def test_texts_get_the_command_that_encodes_them_first(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "faq.csv").write_text("question,answer\nwhat?,that\n")
     found = invoke(["init", tmp_path])
@@ -59,10 +83,13 @@ def test_a_model_that_lies_there_is_the_encoder(tmp_path: Path) -> None:
 
 def test_nothing_and_pairs_without_a_bank_are_told(invoke: Invoke, tmp_path: Path) -> None:
     nothing = invoke(["init", tmp_path])
-    assert nothing.code == 3 and "no vectors" in nothing.err
+    assert nothing.code == 3 and "no pairs of vectors" in nothing.err
     assert invoke(["init", tmp_path / "none"]).code == 3
     rows = np.zeros((4, 2), np.float32)
     np.savez(tmp_path / "pairs.npz", X_train=rows, pos_train=np.arange(4))
     lacking = invoke(["init", tmp_path])
     assert lacking.code == 3 and "which file is the bank cannot be told" in lacking.err
+    sessions = {"seq_train": np.arange(8).reshape(4, 2), "pos_train": np.arange(4)}
+    np.savez(tmp_path / "pairs.npz", **sessions)
+    assert "--items 8" in invoke(["init", tmp_path]).err
     assert not (tmp_path / "run.toml").exists()

@@ -77,6 +77,36 @@ def test_items_without_vectors_learn_which_follow_one_another(undisturbed: Path)
         assert table.version >= 3
 
 
+def test_python_searches_with_numbers_of_items_as_a_file_does(
+    undisturbed: Path, sequences: Path, tmp_path: Path
+) -> None:
+    with np.load(sequences) as file:
+        sessions = file["seq_val"][:3]
+    np.savez(tmp_path / "q.npz", seq_test=sessions)
+    with ttf.load(undisturbed) as model:
+        by_file = model.search_file(tmp_path / "q.npz", k=5)
+        for given in (sessions, [session[session >= 0] for session in sessions]):
+            found = model.search(given, k=5)
+            assert np.array_equal(found.ids, by_file.ids)
+        documents = model.encode_documents(np.arange(ITEMS))
+        assert np.allclose(
+            np.take_along_axis(model.encode_queries(sessions) @ documents.T, by_file.ids, 1),
+            by_file.scores,
+            atol=1e-5,
+        )
+        for wrong in (np.zeros((3, LENGTH)), [[0, ITEMS]], [0, 1]):
+            with pytest.raises(ttf.BadData):
+                model.search(wrong)
+        for beyond in ([ITEMS], np.zeros((2, 16), np.float32)):
+            with pytest.raises(ttf.BadData, match="given documents"):
+                model.encode_documents(np.asarray(beyond))
+
+
+def test_a_run_of_items_is_predicted_like_any_other(sequences: Path) -> None:
+    plan = ttf.plan(pairs=sequences, items=ITEMS)
+    assert "seq_train" in plan.text()
+
+
 @pytest.mark.parametrize("failpoint", [*KILLS[: None if CHAOS else 2], *MORE_KILLS[: 20 * CHAOS]])
 def test_a_run_that_was_killed_ends_with_the_same_weights_and_rows(
     failpoint: str,

@@ -131,6 +131,18 @@ def test_lines_are_found_in_every_way_toml_writes_a_key(tmp_path: Path) -> None:
     assert found["gates"] == "run.toml:15"
 
 
+def test_a_table_without_keys_is_not_the_origin_of_its_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[train]\n# lr = 0.001\n[tower.query]\n[miner]\nk = 5\n")
+    found = resolve(file, ["train.seed=3"])
+    assert found.origins["train.lr"] == found.origins["tower.query.name"] == "default"
+    assert found.origins["miner.k"] == "run.toml:5"
+    assert found.origins["train.seed"] == "--set"
+    file.write_text("\n[trian]\n")
+    with pytest.raises(ConfigError, match="run.toml:2: trian"):
+        resolve(file)
+
+
 def test_keys_inside_a_multi_line_string_are_no_keys(tmp_path: Path) -> None:
     file = write(tmp_path, "[data.names]\nX_train = '''\n[train]\nlr = 1\n'''\n[train]\nlr = 2\n")
     assert resolve(file).origins["train.lr"] == "run.toml:7"

@@ -106,11 +106,17 @@ def changed(row: int) -> Any:
     [
         (pairs(X_train=changed(7)), "The array X_train, row 7, is not finite", "numpy.isfinite"),
         (pairs(X_train=None), "pairs= has neither X_train nor seq_train", "X_train"),
-        (pairs(pos_train=np.arange(16.0)), "The array pos_train has the type float32",
+        (pairs(pos_train=np.arange(16.0)), "The array pos_train has the type float64. It must",
          "astype(\"int64\")"),
+        (pairs(pos_train=np.where(np.arange(16) < 3, np.nan, 1.0)), "3 of its values are missing (NaN)",
+         "-1"),
+        ({"X_trian": X_TRAIN, "pos_train": np.arange(16)}, "neither X_train nor seq_train",
+         'If X_trian is meant: sets={"data.names.X_train": "X_trian"}'),
+        ({"user_train": np.arange(16), "pos_train": np.arange(16)}, "neither X_train nor seq_train",
+         "If an array has another name"),
         (pairs(pos_train=np.arange(40, 56)), "The array pos_train, row 0, is 40", "-1"),
     ],
-    ids=["not finite", "missing", "floats", "beyond the bank"],
+    ids=["not finite", "missing", "floats", "missing values", "typo", "users", "beyond the bank"],
 )  # fmt: skip
 def test_an_error_names_the_array_and_no_file_that_is_gone(
     arrays: dict[str, Any], says: str, hint: str

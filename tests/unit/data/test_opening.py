@@ -33,7 +33,7 @@ CASES = [
     bad("no queries", pairs(**NO_X), "pairs.npz", "X_train", "seq_train", "pos_train, pos_val"),
     bad("no queries under the mapped name", pairs(**NO_X), "X_train", "'mine'",
         names={"X_train": "mine"}),
-    bad("queries in other letters", pairs(X_train=None) | {"x_Train": X_TRAIN}, "Did you mean x_Train",
+    bad("queries in other letters", pairs(X_train=None) | {"x_Train": X_TRAIN}, "If x_Train is meant",
         "--set data.names.X_train=x_Train"),
     bad("no validation queries", pairs(X_val=None), "X_val", "seq_val"),
     bad("both kinds of queries", pairs(seq_train=SEQ), "X_train", "seq_train", "pairs.npz"),

@@ -78,6 +78,13 @@ def test_of_several_positives_the_first_known_one_decides() -> None:
     assert all(group <= set(val.keep) or group.isdisjoint(val.keep) for group in groups)
 
 
+def test_pairs_of_items_are_drawn_one_by_one_so_that_their_items_are_trained() -> None:
+    sessions = np.arange(1000) % 100
+    train, val, facts = draw_val(split(sessions), "auto", 0, of_items=True)
+    assert len(val) == 200 and "drawn by pair" in facts.text
+    assert set(val.positives[:, 0]) == set(train.positives[train.keep, 0])
+
+
 def test_one_pair_cannot_be_divided() -> None:
     with pytest.raises(BadData, match="1 usable training pair"):
         draw_val(split([3]), "auto", 0)
@@ -127,6 +134,18 @@ def test_none_are_drawn_where_some_array_of_validation_is_there_or_none_are_want
     with pytest.raises(ArrayMissing, match="neither X_val nor seq_val") as refused:
         open_dataset(config(tmp_path, pairs(X_val=None), {"vectors": BANK}))
     assert "Without any *_val array" in refused.value.hint
+
+
+def test_sessions_of_items_keep_their_own_negatives_and_lose_no_item(tmp_path: Path) -> None:
+    rows = np.arange(60, dtype=np.int64)[:, None]
+    arrays = {"seq_train": rows % 4, "pos_train": rows[:, 0] % 4, "neg_train": (rows + 1) % 4}
+    items = config(tmp_path, arrays).model_copy(update={"items": 4})
+    with open_dataset(items) as data:
+        assert "drawn by pair" in data.notes[0]
+        assert set(data.train.positives[data.train.keep, 0]) == {0, 1, 2, 3}
+        assert data.train.negatives is not None and data.train.num_own == 1
+    with open_dataset(items.model_copy(update={"hold_out": 0.5})) as tuned:
+        assert set(tuned.train.positives[tuned.train.keep, 0]) == {0, 1, 2, 3}
 
 
 def test_without_a_bank_the_rows_of_y_train_are_the_bank(tmp_path: Path) -> None:

@@ -45,12 +45,12 @@ def asked_of_the_towers(ready: Ready, answers: ExportAnswers) -> Ready:
     """With what the towers make of the inputs that an encoder of texts has made."""
     if answers.query_inputs is not None:
         one = 1.0 if ready.facts.calibrated else None
-        queries = _with_last(ready.model.encode_queries(answers.query_inputs), one)
+        queries = _with_last(ready.model.encode_query_inputs(answers.query_inputs), one)
         rows, scores = ready.find(queries, ready.rows.shape[1])
         ready = replace(ready, queries=queries, rows=rows, scores=scores)
     if answers.document_inputs is not None:
         mean = ready.facts.mean_correction if ready.facts.calibrated else None
-        documents = _with_last(ready.model.encode_documents(answers.document_inputs), mean)
+        documents = _with_last(ready.model.encode_document_inputs(answers.document_inputs), mean)
         ready = replace(ready, document_vectors=documents)
     return ready
 

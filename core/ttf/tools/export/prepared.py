@@ -214,7 +214,7 @@ def _as_compared(
 def _encoded(
     model: Model, documents: NDArray[np.float32], calibrated: bool, mean: float
 ) -> NDArray[np.float32]:
-    vectors = model.encode_documents(documents)
+    vectors = model.encode_document_inputs(documents)
     if not calibrated:
         return vectors
     means = np.full((len(vectors), 1), mean, np.float32)

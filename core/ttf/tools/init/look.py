@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ttf.config.schema import DataConfig
-from ttf.data.companions import Companions, companions, contents_of
+from ttf.data.companions import Companions, Contents, companions, contents_of
 from ttf.data.open_dataset import open_dataset
 from ttf.errors import TtfError
 from ttf.host import plugins
@@ -17,7 +17,7 @@ from ttf.tools.encode.read.arrow_tables import is_saved_data_set, splits_of
 from ttf.tools.encode.read.columns import Columns
 from ttf.tools.encode.read.inputs import Source, is_beir, opened, sources
 
-_VECTORS: Final = (".npz", ".zarr")
+_VECTORS: Final = (".npz", ".zarr", ".parquet", ".arrow", ".feather", ".safetensors", ".objects")
 _TEXTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 _MODEL: Final = "modules.json"
 _MOST: Final = 200  # entries of a folder that are looked at
@@ -53,7 +53,7 @@ def look(folder: Path) -> Look:
     problems: list[str] = []
     entries = list(_entries(folder))
     for path in entries:
-        if path.name.lower().endswith(_VECTORS):
+        if path.name.lower().endswith(_VECTORS) or (path != folder and _is_npy_folder(path)):
             training = _training(path, problems)
             if training is not None:
                 return Look(training=training, texts=None, problems=())
@@ -77,6 +77,10 @@ def _is_whole(path: Path) -> bool:
     return (path / _MODEL).is_file() or is_beir(path) or is_saved_data_set(path)
 
 
+def _is_npy_folder(path: Path) -> bool:
+    return path.is_dir() and next(path.glob("*_train.npy"), None) is not None
+
+
 def _training(path: Path, problems: list[str]) -> Training | None:
     contents = contents_of(str(path))
     if contents is None or not contents.is_pairs:
@@ -86,7 +90,10 @@ def _training(path: Path, problems: list[str]) -> Training | None:
         return None
     lacking = _lacking(found)
     if lacking:
-        problems.append(f"{path} has pairs, but which file is the {lacking} cannot be told.")
+        problems.append(
+            f"{path} has pairs, but which file is the {lacking} cannot be told."
+            + _as_items(contents, found)
+        )
         return None
     config = DataConfig(pairs=found.pairs, bank=found.bank, context=found.context)
     try:
@@ -109,11 +116,21 @@ def _lacking(found: Companions) -> str:
     return " and the ".join(lacking)
 
 
+def _as_items(contents: Contents, found: Companions) -> str:
+    refers = contents.refers
+    if found.bank is not None or not refers.keys() >= {"pos", "seq"}:
+        return ""
+    return (
+        " If its rows are numbers of items that have no vectors: "
+        f"ttf train --pairs {quoted(contents.uri)} --items {max(refers.values()) + 1}"
+    )
+
+
 def _texts(path: Path, model: Path | None, folder: Path) -> TextsFound | None:
     columns = ""
     if not is_beir(path):
         is_table = path.is_file() and path.name.lower().endswith(_TEXTS)
-        if not (is_table or is_saved_data_set(path) or splits_of(path)):
+        if not (is_table or is_saved_data_set(path) or splits_of(path)) or _has_vectors(path):
             return None
         try:
             first = sources([path])[0][0]
@@ -123,6 +140,12 @@ def _texts(path: Path, model: Path | None, folder: Path) -> TextsFound | None:
     words = ["ttf data encode", quoted(path), *filter(None, [columns]), _encoder(model)]
     out = folder / "data"
     return TextsFound(path=path, command=" ".join([*words, "--out", quoted(out)]))
+
+
+def _has_vectors(path: Path) -> bool:
+    """Such a file of tables is read as it is: nothing in it has to be encoded."""
+    contents = contents_of(str(path)) if path.suffix.lower() in _VECTORS else None
+    return contents is not None and (contents.is_pairs or contents.vectors is not None)
 
 
 def _columns(source: Source) -> str:

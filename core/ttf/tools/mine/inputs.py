@@ -114,7 +114,7 @@ def run_inputs(
             for start in range(0, len(queries), _BLOCK_ROWS):
                 rows = np.arange(start, min(start + _BLOCK_ROWS, len(queries)), dtype=np.int64)
                 batch = queries.batch(rows)
-                yield model.compared(model.encode_queries(batch.x, batch.lengths))
+                yield model.compared(model.encode_query_inputs(batch.x, batch.lengths))
 
         weights = sha256_file(folder.model / WEIGHTS, folder.path)
         yield Inputs(

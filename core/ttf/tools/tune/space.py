@@ -80,6 +80,8 @@ def _with_start(
 
 def _towers(found: Mapping[str, Any], pinned: set[str]) -> Iterator[Dimension]:
     settled, origins = found["settled"], found["origins"]
+    if settled["data.items"] is not None:
+        return  # items have no vectors, so no other tower is possible
     own = settled[TOWER]
     # For sequences the usual tower is recurrent: it is worth its time there, and only there.
     keeps_own = found["length"] > 1 or origins.get(TOWER, "default") != "default"

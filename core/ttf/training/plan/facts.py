@@ -10,6 +10,7 @@ from ttf.config.schema import DataConfig
 from ttf.contracts import DevicePolicy, VectorSource
 from ttf.data.dataset import Dataset
 from ttf.data.first_look import look
+from ttf.data.items import Items
 from ttf.data.open_dataset import open_dataset
 from ttf.host.plugins import open_store
 from ttf.machine.memory.run_limit import run_limit
@@ -44,7 +45,8 @@ def predict(resolved: Resolved, policy: DevicePolicy, nodes: int = 1, ranks: int
 def _arrays(data: Dataset, config: DataConfig) -> tuple[ArrayFacts, ...]:
     queries = data.train.queries
     sources = [queries.source, queries.context, data.val.queries.source, data.bank]
-    arrays = [_array(source, config) for source in sources if source is not None]
+    stored = [source for source in sources if not (source is None or isinstance(source, Items))]
+    arrays = [_array(source, config) for source in stored]
     return tuple({(a.uri, a.name): a for a in arrays}.values())
 
 
@@ -61,7 +63,7 @@ def _array(source: VectorSource, config: DataConfig) -> ArrayFacts:
         name=source.name,
         uri=source.uri,
         shape=stored.shape,
-        dtype=stored.dtype,
+        dtype=known.get("dtype") or stored.dtype,  # in the file: that is what `bytes` counts
         bytes=int(known["bytes"]),
         mappable=bool(known["mappable"]),
         aligned=bool(known["aligned"]),

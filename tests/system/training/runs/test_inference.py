@@ -164,6 +164,23 @@ def test_a_file_of_longer_sequences_is_refused(place: Path, invoke: Invoke) -> N
     assert result.code == 3
     assert "long.npz" in result.err
     assert "6 steps" in result.err
+    assert "Keep only the last steps" in result.err
+
+
+def test_numbers_that_are_called_vectors_are_refused(place: Path, invoke: Invoke) -> None:
+    np.savez(place / "numbers.npz", vectors=np.arange(8).reshape(2, 4))
+    result = invoke(["search", "with-bank", "--queries", "numbers.npz"])
+    assert result.code == 3 and "name the array seq_test" in result.err
+
+
+def test_sequences_for_a_tower_of_single_vectors_need_one_vector_each(place: Path) -> None:
+    pairs = {"X_train": X_TRAIN[:, 0], "pos_train": np.arange(48) % BANK}
+    small = {**SMALL, "steps": 1, "tower": "linear", "supervised": False}
+    del small["tower.query.hidden"]
+    with ttf.train(pairs=pairs, bank=VECTORS, out="single", **small).load() as model:
+        with pytest.raises(ttf.BadData, match="single vectors") as caught:
+            model.search(X_VAL)
+        assert "Make one vector of each query" in caught.value.hint
 
 
 # --- only what is needed is opened -----------------------------------------------------------

@@ -135,6 +135,11 @@ def test_a_folder_of_beir_and_an_unknown_ending_say_what_to_do(tmp_path: Path) -
     assert "numpy.savez" in what.value.hint and "--storage NAME" in what.value.hint
 
 
+def test_an_empty_folder_is_called_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is an empty folder"):
+        open_store(str(tmp_path))
+
+
 def test_the_command_it_proposes_for_a_table_of_numbers_is_right(tmp_path: Path) -> None:
     path = tmp_path / "it's.csv"
     path.write_text("1,2\n")

@@ -73,6 +73,11 @@ def test_large_data_has_no_trained_documents_and_no_mining() -> None:
     assert not keys & {DOC_TOWER, "miner.negatives"}
 
 
+def test_items_without_vectors_keep_their_towers() -> None:
+    keys = {d.key for d in space_of(found(sets=("data.items=400",), bank=400))}
+    assert "train.lr" in keys and not any(key.startswith("tower.") for key in keys)
+
+
 def test_recurrent_towers_are_only_for_sequences() -> None:
     def towers(length: int) -> tuple[str, ...]:
         facts = found(length=length)
