@@ -41,8 +41,8 @@ def test_folders_of_npy_and_parquet_are_vectors_as_in_training(tmp_path: Path) -
     rows = np.eye(8, dtype=np.float32)
     (tmp_path / "npy" / "pairs").mkdir(parents=True)
     np.save(tmp_path / "npy" / "bank.npy", rows)
-    for name, array in {"X_train": rows, "pos_train": np.arange(8)}.items():
-        np.save(tmp_path / "npy" / "pairs" / f"{name}.npy", array)
+    np.save(tmp_path / "npy" / "pairs" / "X_train.npy", rows)
+    np.save(tmp_path / "npy" / "pairs" / "pos_train.npy", np.arange(8))
     found = look(tmp_path / "npy").training
     assert found is not None and Path(found.bank or "").name == "bank.npy"
 
@@ -89,7 +89,7 @@ def test_nothing_and_pairs_without_a_bank_are_told(invoke: Invoke, tmp_path: Pat
     np.savez(tmp_path / "pairs.npz", X_train=rows, pos_train=np.arange(4))
     lacking = invoke(["init", tmp_path])
     assert lacking.code == 3 and "which file is the bank cannot be told" in lacking.err
-    sessions = {"seq_train": np.arange(8).reshape(4, 2), "pos_train": np.arange(4)}
-    np.savez(tmp_path / "pairs.npz", **sessions)
+    sessions = np.arange(8).reshape(4, 2)
+    np.savez(tmp_path / "pairs.npz", seq_train=sessions, pos_train=np.arange(4))
     assert "--items 8" in invoke(["init", tmp_path]).err
     assert not (tmp_path / "run.toml").exists()

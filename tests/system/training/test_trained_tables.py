@@ -89,12 +89,11 @@ def test_python_searches_with_numbers_of_items_as_a_file_does(
             found = model.search(given, k=5)
             assert np.array_equal(found.ids, by_file.ids)
         documents = model.encode_documents(np.arange(ITEMS))
-        assert np.allclose(
-            np.take_along_axis(model.encode_queries(sessions) @ documents.T, by_file.ids, 1),
-            by_file.scores,
-            atol=1e-5,
-        )
-        for wrong in (np.zeros((3, LENGTH)), [[0, ITEMS]], [0, 1]):
+        scores = model.encode_queries(sessions) @ documents.T
+        rows = by_file.ids.astype(np.int64)
+        assert np.allclose(np.take_along_axis(scores, rows, 1), by_file.scores, atol=1e-5)
+        wrongs: list[Any] = [np.zeros((3, LENGTH)), [[0, ITEMS]], [0, 1]]
+        for wrong in wrongs:
             with pytest.raises(ttf.BadData):
                 model.search(wrong)
         for beyond in ([ITEMS], np.zeros((2, 16), np.float32)):
