@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 
 from ttf.errors import ConfigError, PeerLost, RanksDisagree, Stopped
 from ttf.host import version
+from ttf.process import messages
 from ttf.process.signals import Signals
 from ttf.rundir.rank_folders import inner_folder
 from ttf.rundir.request import History, TrainRequest
@@ -160,6 +162,31 @@ def test_strangers_do_not_disturb(two: Callable[..., Two]) -> None:
         with socket.create_connection(("127.0.0.1", port)):  # says nothing
             pair.come()
             pair.start()
+
+
+def test_who_stays_and_says_nothing_of_use_is_not_waited_for(
+    two: Callable[..., Two], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node 0 waited a second for each: sixty-four of them stopped it for a minute."""
+    pair = two()
+    monkeypatch.setattr(line, "_LAST_WORDS_S", 5.0)
+    address = "127.0.0.1", int(pair.scale.rendezvous.rpartition(":")[2])
+    with contextlib.ExitStack() as stay:
+        for said in ({"hello": {}}, {"report": 1}) * 20:
+            stranger = stay.enter_context(socket.create_connection(address))
+            stranger.sendall(messages.encode(said))
+        # Before any of them is waited for, all have been sent away.
+        pair.until(lambda: len(pair.leader._leaving) == 40)
+    pair.until(lambda: not pair.leader._leaving)
+
+
+def test_a_stranger_has_no_room_for_more_than_a_hello(two: Callable[..., Two]) -> None:
+    pair = two()
+    with socket.create_connection(
+        ("127.0.0.1", int(pair.scale.rendezvous.rpartition(":")[2]))
+    ) as stranger:
+        stranger.sendall(struct.pack("<II", 1 << 20, 0))
+        pair.until(lambda: pair.leader._leaving)
 
 
 def died(rank: int) -> Report:
