@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,20 @@ def test_tensors_are_imported_and_nothing_else_is_loaded(tmp_path: Path) -> None
     torch.save({"a": Path("/")}, tmp_path / "evil.pt")
     with pytest.raises(TtfError, match="holds more than tensors"):
         import_vectors(str(tmp_path / "evil.pt"), tmp_path / "other")
+    torch.save(torch.zeros(1).expand(1 << 30, 768), tmp_path / "large.pt")
+    with pytest.raises(TtfError, match="repeats its numbers: the file has only 4 bytes"):
+        import_vectors(str(tmp_path / "large.pt"), tmp_path / "other")
+    _ask_for_a_bytearray(tmp_path / "q.pt", tmp_path / "greedy.pt")
+    with pytest.raises(TtfError, match="holds more than tensors"):
+        import_vectors(str(tmp_path / "greedy.pt"), tmp_path / "other")
+
+
+def _ask_for_a_bytearray(like: Path, path: Path) -> None:
+    """A file that torch loads with weights_only=True, and that makes a bytearray of 1 GB."""
+    asked = b"\x80\x02cbuiltins\nbytearray\nJ" + struct.pack("<i", 1 << 30) + b"\x85R."
+    with zipfile.ZipFile(like) as whole, zipfile.ZipFile(path, "w") as made:
+        for name in whole.namelist():
+            made.writestr(name, asked if name.endswith("data.pkl") else whole.read(name))
 
 
 def test_a_table_keeps_its_ids_and_its_other_columns_stay(tmp_path: Path) -> None:
