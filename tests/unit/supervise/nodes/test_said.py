@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ttf.errors import RanksDisagree
+from ttf.errors import DeviceMistrusted, RanksDisagree
 from ttf.incidents.classify import classify
 from ttf.incidents.death import Death, Remedy
 from ttf.process.error_document import to_document
@@ -73,6 +73,16 @@ def test_orders_come_back_whole() -> None:
     assert through_a_line("over", document) == document
 
 
+@pytest.mark.parametrize("change", [{"fields": 1}, {"fields": {"details": 1}}, {"exit_code": 999}])
+def test_an_error_that_cannot_be_raised_here_is_refused(change: dict[str, Any]) -> None:
+    document = {**to_document(RanksDisagree("no")), **change}
+    report = Report(attempt=1, ends=(DIED,), account=replace(ACCOUNT, error=document))
+    with pytest.raises(NotUnderstood):
+        through_a_line("report", report)
+    with pytest.raises(NotUnderstood):
+        through_a_line("report", replace(report, account=replace(ACCOUNT, error={"class": "x"})))
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -107,18 +117,19 @@ class Talk:
     ("name", "error", "wanted"),
     [
         ("segfault", None, [{"miner.isolation": "process"}, {"device.threads": 1}]),
-        ("non-finite", {"class": "DeviceMistrusted"}, [{"device.name": "cpu"}]),
+        ("non-finite", DeviceMistrusted("", remedy={"data.pairs": "x"}), [{"device.name": "cpu"}]),
         ("killed", None, []),
         ("no class of ours", None, []),
     ],
 )
 def test_a_remedy_is_of_the_node_that_applies_it_whatever_the_other_one_says(
-    tmp_path: Path, name: str, error: dict[str, Any] | None, wanted: list[dict[str, Any]]
+    tmp_path: Path, name: str, error: DeviceMistrusted | None, wanted: list[dict[str, Any]]
 ) -> None:
     evil = Remedy(text="", set={"data.pairs": "https://example.org/x", "train.init": "/home/a/b"})
     finding = replace(classify(DEATH), name=name, remedies=(evil,), at_once=True, ends_with=None)
+    document = None if error is None else dict(to_document(error))
     report = Report(
-        attempt=1, ends=(DIED,), account=Account(death=DEATH, finding=finding, error=error)
+        attempt=1, ends=(DIED,), account=Account(death=DEATH, finding=finding, error=document)
     )
     found = verdict({1: through_a_line("report", report)}, {})
     with Signals() as signals:
