@@ -236,3 +236,18 @@ def test_two_imports_into_one_folder_do_not_meet(tmp_path: Path) -> None:
         import_vectors(source, tmp_path / "out")
     import_vectors(source, tmp_path / "out")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["bank", "import.json"]
+
+
+def test_a_link_in_the_place_of_unfinished_work_leads_nowhere(tmp_path: Path) -> None:
+    """What another import had left was removed through it, and all that lay beside."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("import.json", "mine.txt"):
+        (other / name).write_text("{}")
+    out = tmp_path / "received"
+    out.mkdir()
+    (out / ".import").symlink_to(other)
+    np.save(tmp_path / "a.npy", BANK)
+    with pytest.raises(TtfError, match="is a symbolic link"):
+        import_vectors(str(tmp_path / "a.npy"), out)
+    assert sorted(path.name for path in other.iterdir()) == ["import.json", "mine.txt"]

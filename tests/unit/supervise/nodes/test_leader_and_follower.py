@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ttf.errors import ConfigError, PeerLost, RanksDisagree, Stopped
+from ttf.errors import ConfigError, EntryRefused, PeerLost, RanksDisagree, Stopped
 from ttf.host import version
 from ttf.process import messages
 from ttf.process.signals import Signals
@@ -328,3 +328,6 @@ def test_on_one_disk_only_node_0_has_the_folder(two: Callable[..., Two]) -> None
     path = pair.folders[0].path
     assert own_path(path, 1, other.mark) == path / "nodes" / "1"
     assert own_path(pair.folders[1].path, 1, other.mark) == pair.folders[1].path
+    (path / "nodes").symlink_to(pair.root)
+    with pytest.raises(EntryRefused, match="is a symbolic link"):
+        own_path(path, 1, other.mark)
