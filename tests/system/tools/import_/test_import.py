@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from tests.kit.bad_inputs.vectors import write_vecs as vecs
 
 from ttf.data.inspect import verify
 from ttf.data.vectors import from_float32
-from ttf.errors import ConfigError, FolderInUse, TtfError
+from ttf.errors import BadData, ConfigError, FolderInUse, TtfError
 from ttf.host.plugins import open_store
 from ttf.tools.import_ import carry_out
+from ttf.tools.import_.columns import Column, Input
+from ttf.tools.import_.inputs import refuse_inflated
 from ttf.tools.import_.roles import Wanted
 from ttf.tools.import_.run import import_vectors
 
@@ -251,3 +254,13 @@ def test_a_link_in_the_place_of_unfinished_work_leads_nowhere(tmp_path: Path) ->
     with pytest.raises(TtfError, match="is a symbolic link"):
         import_vectors(str(tmp_path / "a.npy"), out)
     assert sorted(path.name for path in other.iterdir()) == ["import.json", "mine.txt"]
+
+
+@pytest.mark.parametrize(("rows", "refused"), [(500, False), (1_000_000, True)])
+def test_a_file_that_declares_what_it_cannot_hold_is_refused(rows: int, refused: bool) -> None:
+    column = Column("vectors", (rows, 768), "float32", lambda start, stop: BANK)
+    given = Input(
+        uri="a.h5", what="", columns={"v": column}, identity="", check_unchanged=lambda: None
+    )
+    with pytest.raises(BadData, match=r"declares 3\.1 GB") if refused else nullcontext():
+        refuse_inflated(given, 2048)
