@@ -35,8 +35,10 @@ def open_input(uri: str, storage: str = "auto") -> Input:
 def refuse_inflated(given: Input, size_bytes: int) -> None:
     """Raises BadData for a file that declares what it cannot hold: chunks of HDF5 that do not exist are
     read as zeros, and two kilobytes would fill the disk."""
-    numbers = (c for c in given.columns.values() if c.dtype != "text")
-    declared = sum(prod(c.shape) * numpy_dtype(c.dtype).itemsize for c in numbers)
+    declared = 0
+    for column in given.columns.values():
+        if column.dtype != "text":
+            declared += prod(column.shape) * int(numpy_dtype(column.dtype).itemsize)
     if declared > _MOST_RATIO * size_bytes:
         raise BadData(
             f"{given.uri} declares {size(declared)} of numbers, but it has only {size(size_bytes)}.",
