@@ -97,7 +97,9 @@ def test_rows_are_those_of_the_file_whatever_the_server_does(
 @pytest.mark.parametrize("name", ["*/objects.json", "*/00001-*"])
 def test_no_more_is_read_of_an_answer_than_was_asked_for(server: ObjectServer, name: str) -> None:
     server.fail(name, "long")
-    with pytest.raises(BadData, match="the server sends more than the [\\d,]+ bytes that it was asked"):
+    with pytest.raises(
+        BadData, match="the server sends more than the [\\d,]+ bytes that it was asked"
+    ):
         open_store(f"{server.url}/bank.objects").source("vectors").read(0, 900)
     assert server.sent_in_vain < 64 << 20, "a few buffers of the network"
 
