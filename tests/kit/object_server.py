@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from ttf import DataMissing, RemoteFault
 
-FAULTS = ("503", "short", "cut", "changed", "slow")
+FAULTS = ("503", "short", "cut", "changed", "slow", "long")
+ENDLESS = 1 << 40
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
@@ -44,11 +45,14 @@ class ObjectServer:
     asked: list[Asked] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     slow_s: float = 0.05
+    sent_in_vain: int = 0
+    """Bytes of endless answers."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fail(self, pattern: str, fault: str, times: int = 1 << 30) -> None:
         """The next answers for such names: 503; short: an honest length, but less than asked for; cut:
-        the connection ends in the middle; changed: other bytes; slow: a pause before the answer."""
+        the connection ends in the middle; changed: other bytes; slow: a pause before the answer; long: the
+        range that was asked for, and a body that does not end."""
         assert fault in FAULTS
         self.plans.append(Plan(pattern, fault, times))
 
@@ -122,7 +126,8 @@ def _answer(server: ObjectServer, handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(206 if found else 200)
     if found:
         handler.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{len(whole)}")
-    handler.send_header("Content-Length", str(len(body)))
+    endless = ENDLESS if fault == "long" else 0
+    handler.send_header("Content-Length", str(len(body) + endless))
     handler.send_header("Last-Modified", handler.date_time_string(1_700_000_000))
     handler.send_header("ETag", '"one"')
     handler.end_headers()
@@ -135,6 +140,9 @@ def _answer(server: ObjectServer, handler: BaseHTTPRequestHandler) -> None:
         handler.connection.close()
         return
     handler.wfile.write(body)
+    for _ in range(0, endless, 1 << 20):
+        handler.wfile.write(bytes(1 << 20))
+        server.sent_in_vain += 1 << 20
 
 
 class PlainRemote:

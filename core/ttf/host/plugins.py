@@ -346,7 +346,7 @@ def is_local(uri: str) -> bool:
     return "://" not in uri
 
 
-def refuse_remote(uris: Iterable[str | None], where: str) -> None:
+def refuse_remote(uris: Iterable[str | None], where: str, hint: str = "") -> None:
     """Raises ConfigError for a URL: `where` is a file that may come from somebody else, and ttf
     opens no address that the user did not name."""
     remote = [uri for uri in uris if uri and not is_local(uri)]
@@ -354,7 +354,7 @@ def refuse_remote(uris: Iterable[str | None], where: str) -> None:
         raise ConfigError(
             f"{where} refers to data at the network address {remote[0]}. ttf opens only addresses "
             "that you give it yourself.",
-            hint="If you trust the author of this file or folder, add --allow-remote.",
+            hint=hint or "If you trust the author of this file or folder, add --allow-remote.",
         )
 
 

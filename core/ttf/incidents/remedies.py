@@ -74,6 +74,14 @@ def remedies_for(
     return tuple(remedy for remedy in found if remedy is not None)
 
 
+def without_device() -> Remedy:
+    """Of a trainer that found its device's numbers to be wrong."""
+    return _remedy(
+        {"device.name": _CPU},
+        "the rest was computed on a different device, because the parity probe failed",
+    )
+
+
 def _advice(name: str, frame: str, threads: bool) -> Iterator[str]:
     by_ctypes = _IN_CTYPES.search(frame) is not None
     for text in ADVICE.get(name, ()):

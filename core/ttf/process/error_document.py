@@ -44,16 +44,22 @@ def to_document(error: BaseException) -> ErrorDocument:
 
 
 def from_document(document: Mapping[str, Any]) -> Told:
-    """Returns the error with its own class. A class unknown to this process becomes TtfError."""
+    """Returns the error with its own class. A class unknown to this process becomes TtfError. Raises
+    LookupError, TypeError or ValueError for what is no such document."""
+    message, hint, fields = (
+        str(document["message"]),
+        str(document["hint"]),
+        dict(document["fields"]),
+    )
     kind: Any = getattr(errors, str(document["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, Told)):
         kind = TtfError
     # Past __init__, whose arguments differ from class to class: what it made of them is in fields.
-    error: Told = kind.__new__(kind, document["message"])
-    error.args = (document["message"],)
-    error.__dict__.update(document["fields"])
-    error.hint = document["hint"]
-    error.details = dict(document["fields"].get("details", {}))
+    error: Told = kind.__new__(kind, message)
+    error.args = (message,)
+    error.__dict__.update(fields)
+    error.hint = hint
+    error.details = dict(fields.get("details", {}))
     error.exit_code = ExitCode(document["exit_code"])
     return error
 

@@ -27,7 +27,7 @@ class Line:
         self.name = ""  # of the other end, for messages
         self._most_bytes = most_bytes
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = messages.Reader()
+        self._reader = messages.Reader(foreign=True)
         self._got: deque[dict[str, Any]] = deque()
         self._unread = 0
 

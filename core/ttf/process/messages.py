@@ -1,4 +1,4 @@
-"""Small JSON messages on a pipe: length, CRC-32, text. Never used for vectors."""
+"""Small JSON messages on a pipe or a connection: length, CRC-32, text. Never used for vectors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ttf.text.limited_json import parsed_json
+
 _HEADER: Final = struct.Struct("<II")
-_LONGEST: Final = 16 << 20
+LONGEST: Final = 16 << 20
 
 
 class BrokenFrame(Exception):
@@ -32,7 +34,11 @@ def write(fd: int, message: Mapping[str, Any]) -> None:
 class Reader:
     """Splits a stream of bytes into messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, longest: int = LONGEST, foreign: bool = False) -> None:
+        """`longest`: bytes of a message. `foreign`: of another machine, so its numbers and its depth
+        have limits as those of a file."""
+        self.longest = longest
+        self._foreign = foreign
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
@@ -40,7 +46,7 @@ class Reader:
         self._pending += data
         while len(self._pending) >= _HEADER.size:
             length, crc = _HEADER.unpack_from(self._pending)
-            if length > _LONGEST:
+            if length > self.longest:
                 raise BrokenFrame(f"a message announces a length of {length} bytes")
             end = _HEADER.size + length
             if len(self._pending) < end:
@@ -49,12 +55,12 @@ class Reader:
             del self._pending[:end]
             if zlib.crc32(payload) != crc:
                 raise BrokenFrame("a message does not match its checksum")
-            yield _decoded(payload)
+            yield _decoded(payload, foreign=self._foreign)
 
 
-def _decoded(payload: bytes) -> dict[str, Any]:
+def _decoded(payload: bytes, *, foreign: bool) -> dict[str, Any]:
     try:
-        message = json.loads(payload)
+        message = parsed_json(payload) if foreign else json.loads(payload)
     except (ValueError, RecursionError) as error:
         raise BrokenFrame(f"a message is not valid JSON ({type(error).__name__})") from None
     if not isinstance(message, dict):

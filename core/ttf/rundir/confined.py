@@ -3,9 +3,7 @@ store, the cache.
 
 The folder itself is named by the user and may be a link. Inside it no link is followed, only
 regular files are opened, and none is read without a limit. So a folder that was received can
-neither name a file elsewhere nor stop the program with a pipe or a device. JSON has limits too: a
-document of a few bytes can hold a number beyond every type, and one of 200 KB is deep enough to end
-Python's stack in whatever walks over it.
+neither name a file elsewhere nor stop the program with a pipe or a device. JSON has limits too.
 
 `inside` is always that folder, and `path` a path below it. Each function raises EntryRefused, and
 OSError as `open` does.
@@ -16,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import re
 import stat
@@ -26,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ArtifactDamaged, EntryRefused
+from ttf.text.limited_json import MOST_DEPTH, loaded_json, parsed_json
 
 _STEP: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,10 +35,8 @@ _LONGEST_NAME: Final = 240  # bytes; the usual limit of file systems is 255
 MOST_CONFIG_BYTES: Final = 4 << 20  # of a run.toml
 # A summary with 60,000 incidents. Once parsed, a document takes up to 30 times as much memory.
 MOST_BYTES: Final = 8 << 20
-MOST_DEPTH: Final = 32  # The documents of ttf have at most eight levels.
 _LONGEST_LINE: Final = 1 << 20
 _MOST_WITHOUT_END: Final = 8  # Pieces of that length; the file is then no file of lines.
-_INTEGERS: Final = 1 << 64
 _DEEPEST: Final = 32  # Folders below one of ours; our own need three.
 _NO_LINKS: Final = (
     "ttf does not follow symbolic links inside the folder of a run, study, store or cache. If the "
@@ -157,27 +153,13 @@ def _whole(file: BufferedReader, path: Path, most: int) -> bytes:
 # --- JSON ------------------------------------------------------------------------------------------
 
 
-def parsed_json(data: bytes, *, numbers: bool = True) -> Any:
-    """The value of a document. Raises ValueError: it is no JSON, too deep, or, with `numbers`, has
-    one that is not finite or beyond 64 bits."""
-    value = _loaded(data)
-    level = [value]
-    for _ in range(MOST_DEPTH + 1):
-        if numbers and any(map(_is_out_of_range, level)):
-            raise ValueError("it has a number that is out of range")
-        level = [inner for outer in level for inner in _inner(outer)]
-        if not level:
-            return value
-    raise ValueError(f"it has more than {MOST_DEPTH} levels")
-
-
 def parsed_line(raw: bytes) -> dict[str, Any] | None:
     """The object of a line; None if it is none: its writer died, or is still writing it. Its
     numbers are not checked: `ttf.rundir.typed_json` leaves out what does not fit."""
     try:
         # Each level has a bracket of its own: a line with few of them is not deep.
         flat = raw.count(b"[") + raw.count(b"{") <= MOST_DEPTH
-        value = _loaded(raw) if flat else parsed_json(raw, numbers=False)
+        value = loaded_json(raw) if flat else parsed_json(raw, numbers=False)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -210,25 +192,6 @@ def _document(data: bytes, path: Path) -> Any:
         return parsed_json(data)
     except ValueError as error:
         raise ArtifactDamaged(f"{path} is damaged: {error}.") from error
-
-
-def _loaded(data: bytes) -> Any:
-    try:
-        return json.loads(data.decode())
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-
-
-def _inner(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
-def _is_out_of_range(value: Any) -> bool:
-    if isinstance(value, float):
-        return value - value != 0
-    return isinstance(value, int) and abs(value) >= _INTEGERS
 
 
 # --- writing ---------------------------------------------------------------------------------------

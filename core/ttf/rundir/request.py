@@ -60,6 +60,8 @@ class TrainRequest:
     left_out: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()  # What the user typed, for the manifest.
     remote: bool = True  # False: data behind a URL is refused, nobody here has named it.
+    # Its run.toml came from another node, and this command did not ask for that run.
+    adopted: bool = False
     world: WorldPlace | None = None  # None: the run has one process.
 
 

@@ -310,6 +310,11 @@ class RunningRanks:
         return self._explained[number]
 
     @property
+    def flat(self) -> Mapping[str, Any]:
+        """The configuration by dotted key; empty if no trainer has told it."""
+        return self._trainers[0].flat
+
+    @property
     def ends(self) -> tuple[RankEnd, ...]:
         """Of all ranks of this node; after `finish`."""
         return tuple(self._ends)

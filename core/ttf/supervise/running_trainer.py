@@ -17,10 +17,10 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd, Remedy
+from ttf.incidents.death import Death, Finding, KilledByUs, ProcessEnd
 from ttf.incidents.gather import Witness
 from ttf.incidents.inputs import look_at
-from ttf.incidents.remedies import command, remedies_for
+from ttf.incidents.remedies import remedies_for, without_device
 from ttf.machine.memory._linux import descendants
 from ttf.machine.memory.run_limit import AUTO, run_limit
 from ttf.machine.memory.tree import Device, Place
@@ -64,6 +64,8 @@ _HELD_S: Final = 2.0
 LATE_S: Final = 2.0
 _QUIET_S: Final = 2.0  # a shorter silence of the main thread says nothing about it
 _TRAINER: Final = ("-m", "ttf.training.launch")
+# The class of the error that says so.
+MISTRUSTED: Final = "DeviceMistrusted"
 _SECTION: Final = ("hang_timeout_s", "max_restarts", "remedies")
 
 
@@ -88,16 +90,12 @@ def _settings(section: Mapping[str, Any]) -> Settings:
 
 
 def _with_trainer_remedy(finding: Finding, error: ErrorDocument | None) -> Finding:
-    # A trainer that found wrong results of its device reports the remedy itself.
-    if error is None or error["class"] != "DeviceMistrusted":
+    # A trainer that found wrong results of its device can go on without it.
+    if error is None or error["class"] != MISTRUSTED:
         return finding
-    edits = error["fields"]["remedy"]
-    remedy = Remedy(
-        text=command(edits),
-        set=edits,
-        deviation="the rest was computed on a different device, because the parity probe failed",
+    return replace(
+        finding, certain=True, at_once=True, ends_with=None, remedies=(without_device(),)
     )
-    return replace(finding, certain=True, at_once=True, ends_with=None, remedies=(remedy,))
 
 
 class RunningTrainer:

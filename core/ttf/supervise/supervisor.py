@@ -128,6 +128,7 @@ class Supervisor:
         self.journal = JournalKeeper(folder, say, resume=request.resume)
         self._running: Running | None = None
         self._started = False  # a trainer, at least once
+        self._adopted = False
         self._end: TrainerEnd = {}  # the last final record
         self._finding: Finding | None = None
         self._spawn_at, self._spawn = 0.0, Spawn()
@@ -296,11 +297,14 @@ class Supervisor:
 
     def _start(self, attempt: Attempt) -> None:
         self._folder.tidy()
-        resume = self._request.resume or self._folder.config.exists()
+        there = self._folder.config.exists()
+        if not self._started:
+            self._adopted = there and not self._request.resume
         history = replace(attempt.history, started_at=now())
         request = replace(
             self._request,
-            resume=resume,
+            resume=self._request.resume or there,
+            adopted=self._adopted,
             overlay=attempt.overlay,
             save_every=attempt.save_every,
             history=history,

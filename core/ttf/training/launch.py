@@ -18,9 +18,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from ttf.errors import ExitCode, Told
+from ttf.errors import ConfigError, ExitCode, Told
 from ttf.host import at_work, notices
 from ttf.machine import numeric_variables
 from ttf.machine.processor import processor
@@ -167,13 +167,40 @@ def _edits(request: TrainRequest, folder: RunFolder) -> list[str]:
 
 def _configuration(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:
     resolved = _resolved(request, folder, link)
-    if not request.remote:
+    if not request.remote or request.adopted:
         from ttf.host import plugins
 
-        data = resolved.config.data
-        where = folder.config if request.resume else "The configuration"
-        plugins.refuse_remote((data.pairs, data.bank, data.context), str(where))
+        where = str(folder.config) if request.resume else "The configuration"
+        if not request.adopted:
+            plugins.refuse_remote(_addresses(resolved), where)
+        else:
+            own = _own_addresses(request) if request.remote else frozenset()
+            others = [uri for uri in _addresses(resolved) if uri not in own]
+            plugins.refuse_remote(others, f"{where}, which came from another node,", _NAME_IT)
     return resolved
+
+
+_NAME_IT: Final = (
+    "If you trust the other nodes, name the same address here: --pairs, --bank or --context, or the "
+    "same RUN.toml."
+)
+
+
+def _addresses(resolved: Resolved) -> list[str]:
+    """Without the hash that says which content is meant."""
+    data = resolved.config.data
+    return [uri.partition("#")[0] for uri in (data.pairs, data.bank, data.context) if uri]
+
+
+def _own_addresses(request: TrainRequest) -> frozenset[str]:
+    """Those that the command of this node names; none if its file is gone or wrong by now."""
+    from ttf.config.resolve import resolve
+
+    file = Path(request.config) if isinstance(request.config, str) else request.config
+    with contextlib.suppress(ConfigError):
+        own = resolve(file, request.sets, request.flags, plugins=False)
+        return frozenset(_addresses(own))
+    return frozenset()
 
 
 def _resolved(request: TrainRequest, folder: RunFolder, link: Link) -> Resolved:

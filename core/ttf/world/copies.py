@@ -112,7 +112,8 @@ def _send(
         kind = CHECKPOINT_AREA if area == folder.checkpoints.name else TABLE_AREA
         with folder_written_whole(path, kind) as temp:
             for file, size in each["files"].items():
-                write_new(temp / file, _file(world, folder, path / file, size, source), kind)
+                data = _file(world, folder, path / file, _checked(size), source)
+                write_new(temp / file, data, kind)
 
 
 def _checked(size: Any) -> int:

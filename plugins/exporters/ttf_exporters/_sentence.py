@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Final
 import torch
 from safetensors.torch import save_file
 
-from ttf import ConfigError, ExportFacts, ExportSource
+from ttf import ConfigError, ExportFacts, ExportSource, open_named
 from ttf_exporters._card import card
 from ttf_exporters._native import Layer, constant, layers
 
@@ -20,6 +21,8 @@ _PASSED: Final = ("Pooling", "Dense", "Normalize", "LayerNorm", "Dropout")
 _NOT_COPIED: Final = frozenset(
     {"modules.json", "config_sentence_transformers.json", "README.md", "data_config.json"}
 )
+_MODULE: Final = re.compile(r"\w[\w-]*(\.[\w-]+)*", re.ASCII)  # As the library names them.
+_MOST_BYTES: Final = 8 << 20
 _UNIT: Final = "unit"
 _USAGE: Final = """
 ## Usage
@@ -98,9 +101,9 @@ def _copy_encoder(encoder: Path, folder: Path) -> tuple[dict[str, str], int]:
             hint="ttf export RUN_DIR onnx writes the towers alone.",
         )
     types, width = {}, 0
-    for one, name in zip(modules, names, strict=True):
-        target = "encoder" if name == "Transformer" else f"encoder_{one['idx']}_{name.lower()}"
-        _copy(encoder / one["path"], folder / target, top=not one["path"])
+    for number, (one, name) in enumerate(zip(modules, names, strict=True)):
+        target = "encoder" if name == "Transformer" else f"encoder_{number}_{name.lower()}"
+        _copy(_inside(encoder, one["path"]), folder / target, encoder, top=not one["path"])
         types[target] = TYPES + name
         config = folder / target / "config.json"
         if name in ("Pooling", "Dense"):
@@ -116,15 +119,39 @@ def _width(config: Mapping[str, Any], before: int) -> int:
     return before
 
 
-def _copy(source: Path, target: Path, *, top: bool) -> None:
+def _inside(encoder: Path, named: Any) -> Path:
+    """The folder of a module. modules.json may be of anybody, and what is copied is given away."""
+    if not isinstance(named, str) or (named and not _MODULE.fullmatch(named)):
+        raise ConfigError(
+            f"{encoder / 'modules.json'} names the folder {str(named)[:80]!r}, which is none of a module.",
+            hint="Get the encoder from where it was published, and look at its modules.json.",
+        )
+    return encoder / named
+
+
+def _copy(source: Path, target: Path, encoder: Path, *, top: bool) -> None:
     target.mkdir()
     if not source.is_dir():  # Normalize has no files
         return
+    own = _own_places(encoder)
     for path in sorted(source.iterdir()):
         if path.is_file() and not path.name.startswith(".") and path.name not in _NOT_COPIED:
+            if not any(path.resolve().is_relative_to(place) for place in own):
+                raise ConfigError(
+                    f"{path} is a link to a file outside of {encoder}, so ttf does not copy it.",
+                    hint="If it belongs to the encoder, put the file itself there: cp -L.",
+                )
             shutil.copyfile(path, target / path.name)
     if top and not any(target.glob("*.safetensors")) and not any(target.glob("*.bin")):
         raise ConfigError(f"{source} contains no weights (model.safetensors).")
+
+
+def _own_places(encoder: Path) -> list[Path]:
+    """Where the files of an encoder may lie: the cache of the Hub has links from each snapshot to its
+    blobs."""
+    folder = encoder.resolve()
+    cached = folder.parent.name == "snapshots"
+    return [folder, folder.parents[1] / "blobs"] if cached else [folder]
 
 
 def _dense(folder: Path, name: str, layer: Layer) -> str:
@@ -183,7 +210,8 @@ def _json(path: Path, value: Any) -> None:
 
 def _read(path: Path, missing: Any = None) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
+        with open_named(path) as file:
+            return json.loads(file.read(_MOST_BYTES).decode())
     except FileNotFoundError:
         if missing is not None:
             return missing
@@ -191,5 +219,5 @@ def _read(path: Path, missing: Any = None) -> Any:
             f"{path.parent} is no folder of sentence-transformers: it has no {path.name}.",
             hint="--encoder DIR must be a folder that SentenceTransformer(DIR) loads.",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

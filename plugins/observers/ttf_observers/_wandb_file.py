@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from ttf import open_inside
+
 _BLOCK: Final = 32768
 _HEADER: Final = 7
 _RECORD: Final = struct.Struct("<IHB")
@@ -19,12 +21,12 @@ _MOST_BYTES: Final = 1 << 30
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
-def history(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each step, with its values as JSON texts."""
+def history(path: Path, inside: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Each step, with its values as JSON texts, of a file below `inside`."""
     from google.protobuf.message import DecodeError
     from wandb.proto import wandb_internal_pb2
 
-    for data in _records(path):
+    for data in _records(path, inside):
         record = wandb_internal_pb2.Record()
         try:
             record.ParseFromString(data)
@@ -38,8 +40,8 @@ def _values(items: Any) -> dict[str, str]:
     return {item.key or "/".join(item.nested_key): item.value_json for item in items}
 
 
-def _records(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+def _records(path: Path, inside: Path) -> Iterator[bytes]:
+    with open_inside(path, inside) as file:
         raw = file.read(_MOST_BYTES)
     at, parts = _HEADER, b""
     while at + _RECORD.size <= len(raw):

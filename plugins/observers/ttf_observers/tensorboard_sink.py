@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttf import Availability, PluginUnavailable, hookimpl, list_incidents
+from ttf import Availability, PluginUnavailable, hookimpl, list_incidents, refuse_foreign
 from ttf_observers._kept import kept_until
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def ttf_run_started(run_dir: Path, config: Mapping[str, Any], resumed_from: int)
         raise PluginUnavailable(f"{state.reason}: {state.fix}", hint=state.fix)
     from ttf_observers._event_file import EventFile
 
+    refuse_foreign(run_dir, (), (FOLDER,))  # a run folder may be of anybody
     kept = kept_until(run_dir, resumed_from)
     _events = EventFile(run_dir / FOLDER, kept, config["checkpoint"]["retry_s"])
     _events.text("config", _as_markdown(config))  # at every start: a remedy may have changed it

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ttf import Availability
+from ttf import Availability, BadData
 from ttf_observers._tracker import Point, TrackerSink, flat, run_key
 
 INSTALL: Final = 'pip install "twotower[wandb]"'
@@ -23,6 +23,8 @@ class _Run:
         import wandb
 
         self._folder = run_dir / "wandb"
+        if self._folder.is_symlink():  # a run folder may be of anybody; the library follows it
+            raise BadData(f"{self._folder} is a symbolic link.", hint="Replace it by a folder.")
         self._last = self._read_last()
         quiet = wandb.Settings(
             silent=True,
@@ -60,7 +62,9 @@ class _Run:
         from ttf_observers._wandb_file import history
 
         files = sorted(self._folder.glob("offline-run-*/*.wandb"))
-        return max((step for path in files for step, _ in history(path)), default=None)
+        return max(
+            (step for path in files for step, _ in history(path, self._folder)), default=None
+        )
 
 
 def _available() -> Availability:

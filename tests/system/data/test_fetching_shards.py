@@ -210,6 +210,14 @@ def test_only_what_no_living_process_uses_is_evicted(
     assert invoke(["cache", "clear", "objects"]).out.startswith("4 entries")
 
 
+def test_what_can_never_fit_evicts_nothing(server: ObjectServer, shards: list[Shard]) -> None:
+    bring(server, shards).close()
+    huge = Shard(key="0.bin", address="https://example.org/0", size=1 << 60, sha256="0" * 64)
+    with pytest.raises(StorageError, match="the disk has room for"):
+        bring(server, [huge], FAST)
+    assert not NodeCache().missing(shards)
+
+
 def test_a_shard_of_somebody_else_is_not_used(server: ObjectServer, shards: list[Shard]) -> None:
     bring(server, shards).close()
     CacheFolder().folder(shards[0].sha256).chmod(0o777)

@@ -15,7 +15,8 @@ from tests.unit.project.test_project import ROOT
 
 CORE = ROOT / "core" / "ttf"
 DOORS = {
-    "rundir/confined.py": "the door to what lies in a folder, and to JSON",
+    "rundir/confined.py": "the door to what lies in a folder",
+    "text/limited_json.py": "the door to JSON, of files and of connections",
     "rundir/durable.py": "the door to durable writing",
     "rundir/outputs.py": "the door to the temporary files of what the user named",
     "rundir/removing.py": "the door to whole folders, and the one that removes",
@@ -89,8 +90,6 @@ OUTSIDE = {
     "tools/encode/distinct.py": TEXTS,
     "tools/encode/links.py": TEXTS,
     "tools/encode/plan.py": TEXTS,
-    "tools/encode/read/arrow_tables.py": TEXTS,
-    "tools/encode/read/beir.py": TEXTS,
     "tools/encode/read/examples.py": TEXTS,
     "tools/encode/read/text_tables.py": TEXTS,
     "tools/encode/sequences.py": TEXTS,

@@ -104,14 +104,15 @@ class CacheFolder:
             needed = sum(max(0, size - there.get(sha256, 0)) for sha256, size in coming.items())
             used = sum(there.values())
             limit = self._limit(used) if how.limit is None else how.limit
-            for entry in kept:
+            may_go = [entry for entry in kept if entry.sha256 not in coming]
+            least = used - sum(entry.bytes for entry in may_go)
+            if least + needed > limit:  # what cannot fit must not cost what is there
+                raise _too_small(self.home, total_bytes(missing), least, limit, how)
+            for entry in may_go:
                 if used + needed <= limit:
                     return
-                if entry.sha256 not in coming:
-                    remove_at_once(entry.path, self.home, AREA)
-                    used -= entry.bytes
-            if used + needed > limit:
-                raise _too_small(self.home, total_bytes(missing), used, limit, how)
+                remove_at_once(entry.path, self.home, AREA)
+                used -= entry.bytes
 
     def _limit(self, used: int) -> int:
         disk = shutil.disk_usage(self.home)

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from ttf.errors import ArtifactDamaged
-from ttf.rundir.confined import names_in, open_inside, parsed_json
+from ttf.rundir.confined import names_in, open_inside
 from ttf.rundir.durable import OpenFile, json_bytes
 from ttf.rundir.removing import remove_if_possible
+from ttf.text.limited_json import parsed_json
 
 AREA: Final = "lease"
 _MOST_BYTES: Final = 64 << 20  # 800,000 shards

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 _MOST_STRANGERS: Final = 64  # Connections that have not said who they are.
 _HELLO_S: Final = 10.0
+_HELLO_BYTES: Final = 16 << 10
 _LOOK_EVERY_S: Final = 0.25
 _SKEW_S: Final = 30.0
 
@@ -63,6 +64,7 @@ class Leader:
         self._host, self._port = parsed(scale.rendezvous)
         self._listener = listening(self._host, self._port)
         self._strangers: list[Line] = []
+        self._leaving: list[Line] = []  # Those that were sent away.
         self._lines: dict[int, Line] = {}
         self._hosts: dict[int, str] = {0: socket.gethostname()}
         self._who: dict[int, str] = {}
@@ -165,7 +167,9 @@ class Leader:
             self._tell_all("over", document)
 
     def close(self) -> None:
-        for line in (*self._lines.values(), *self._strangers):
+        for line in (*self._strangers, *self._leaving):
+            line.lost = line.lost or "gone"  # nothing is said to them
+        for line in (*self._lines.values(), *self._strangers, *self._leaving):
             line.close()
         self._listener.close()
         if self._folder is not None:
@@ -178,6 +182,7 @@ class Leader:
         return [self._listener, *lines]
 
     def step(self) -> None:
+        self._leaving = [line for line in self._leaving if not line.has_left()]
         self._accept()
         for line in list(self._strangers):
             self._meet(line)
@@ -189,9 +194,10 @@ class Leader:
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            while len(self._strangers) < _MOST_STRANGERS:
+            while len(self._strangers) + len(self._leaving) < _MOST_STRANGERS:
                 connection, _ = self._listener.accept()
-                self._strangers.append(Line(connection, self._scale.exchange_timeout_s))
+                limit_s = self._scale.exchange_timeout_s
+                self._strangers.append(Line(connection, limit_s, _HELLO_BYTES))
 
     def _meet(self, line: Line) -> None:
         """Reads the hello of a connection."""
@@ -220,8 +226,10 @@ class Leader:
         self._welcome(node, hello, line)
 
     def _dismiss(self, line: Line) -> None:
-        line.close()
+        # Never waited for: whoever connects and stays would stop this supervisor.
+        line.leave()
         self._strangers.remove(line)
+        self._leaving.append(line)
 
     def _place_for(self, hello: Hello) -> tuple[int, str]:
         """The number of a node that says hello, and why it cannot have it; -1: it never can."""
@@ -255,6 +263,7 @@ class Leader:
     def _welcome(self, node: int, hello: Hello, line: Line) -> None:
         if hello.run_id and self._may_adopt():
             self.run_id, self._id_is_new = hello.run_id, False
+        line.known()
         self._lines[node], self._who[node] = line, hello.who
         self._hosts[node] = hello.host[:255]
         off = hello.time - time.time()

@@ -34,15 +34,19 @@ Lost = Literal["", "silent", "gone"]
 class Line:
     """Never blocks. Call `take` often: it also sends."""
 
-    def __init__(self, connection: socket.socket, limit_s: float) -> None:
+    def __init__(
+        self, connection: socket.socket, limit_s: float, longest: int = messages.LONGEST
+    ) -> None:
+        """`longest`: bytes of a message of the other end, until it is `known`."""
         connection.setblocking(False)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
         self.limit_s = max(limit_s, _LEAST_S)
-        self._reader = messages.Reader()
+        self._reader = messages.Reader(longest=longest, foreign=True)
         self._unsent = bytearray()
         self._said_at = self.heard_at = self.since = now()
+        self._leaves_at = 0.0
         self.lost: Lost = ""
         self.garbage = ""  # Why its messages cannot be read.
 
@@ -105,10 +109,31 @@ class Line:
     def _fails(self, error: OSError) -> None:
         self.lost = "silent" if error.errno in _UNREACHABLE else "gone"
 
+    def known(self) -> None:
+        """The other end has said who it is: its messages may be long."""
+        self._reader.longest = messages.LONGEST
+
     @property
     def silent_s(self) -> float:
         """Since the other end was heard."""
         return now() - self.heard_at
+
+    def leave(self) -> None:
+        """Begins to close without waiting: call `has_left` until it is true."""
+        self._send_rest()
+        self._leaves_at = now() + _LAST_WORDS_S
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+
+    def has_left(self) -> bool:
+        """What was said last has arrived, or was waited for long enough. The connection is closed
+        then; what comes until then is read and means nothing."""
+        self._read()
+        if not self.lost and now() < self._leaves_at:
+            return False
+        self._connection.close()
+        self.lost = self.lost or "gone"
+        return True
 
     def close(self) -> None:
         """What was said last still arrives, if the other end lives."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ttf.incidents.death import Finding, KilledByUs
+from ttf.incidents.death import Finding, KilledByUs, Remedy
 from ttf.machine.memory.watch import Reading
 from ttf.process.conversation import wait
 from ttf.process.signals import Signals
@@ -17,6 +17,7 @@ from ttf.supervise.events import Beat, Died, Event, now
 from ttf.supervise.nodes.said import Account, Report, error_of
 from ttf.supervise.nodes.verdict import Verdict
 from ttf.supervise.running_ranks import RunningRanks, with_others
+from ttf.supervise.running_trainer import MISTRUSTED
 from ttf.supervise.written import written
 
 if TYPE_CHECKING:
@@ -156,8 +157,22 @@ class RunningNodes:
         account = self._verdict.account
         if account is None:  # all have left because of memory
             return self._ranks.death(code, say)
-        finding = with_others(account.finding, account.death, self._verdict.others)
+        finding = self._with_own_remedies(account)
+        finding = with_others(finding, account.death, self._verdict.others)
         return finding, written(self._folder, account.death, finding, say)
+
+    def _with_own_remedies(self, account: Account) -> Finding:
+        """What changes the configuration is worked out here: another node only names the class."""
+        from ttf.incidents.remedies import remedies_for, without_device
+
+        death, finding = account.death, account.finding
+        if account.error is not None and account.error.get("class") == MISTRUSTED:
+            remedies: tuple[Remedy, ...] = (without_device(),)
+        else:
+            remedies = remedies_for(
+                finding.name, self._ranks.flat, process=death.process, phase=death.phase or ""
+            )
+        return replace(finding, remedies=remedies if finding.ends_with is None else ())
 
     def close(self) -> None:
         self._ranks.close()

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
 from ttf.incidents.death import Death, Finding
-from ttf.process.error_document import ErrorDocument
+from ttf.process.error_document import ErrorDocument, from_document
 from ttf.rundir.request import Change, History
 from ttf.rundir.typed_json import dataclass_from
 from ttf.supervise.rank_ends import RankEnd
@@ -131,12 +131,21 @@ def heard(message: Mapping[str, Any]) -> tuple[str, Any]:
     ((kind, value),) = message.items()
     try:
         if kind in _KINDS:
-            return kind, dataclass_from(_KINDS[kind], value)
+            content = dataclass_from(_KINDS[kind], value)
+            if isinstance(content, Report | Again) and content.account is not None:
+                _check_error(content.account.error)
+            return kind, content
         if isinstance(value, _PLAIN[kind]):
             return kind, value
     except (TypeError, LookupError, ValueError) as error:
         raise NotUnderstood(f"{kind[:20]!r}: {error}") from error
     raise NotUnderstood(f"{kind[:20]!r}: {type(value).__name__}")
+
+
+def _check_error(document: Mapping[str, Any] | None) -> None:
+    """It is raised here later. Raises LookupError, TypeError or ValueError for what is no error."""
+    if document is not None:
+        from_document({key: document[key] for key in ErrorDocument.__annotations__})
 
 
 def said(kind: str, content: Any) -> dict[str, Any]:

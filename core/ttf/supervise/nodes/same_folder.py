@@ -3,12 +3,11 @@ of their own in nodes/ of it."""
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Final
 
 from ttf.errors import ArtifactDamaged
-from ttf.rundir.confined import read_inside
+from ttf.rundir.confined import read_inside, refuse_foreign_entries
 from ttf.rundir.durable import write_atomically
 from ttf.rundir.rank_folders import NODES
 from ttf.rundir.removing import remove_if_possible
@@ -28,8 +27,12 @@ def unmark_folder(folder: RunFolder) -> None:
 
 
 def own_path(path: Path, node: int, mark: str) -> Path:
-    """Where a node writes that was given `path`."""
-    with contextlib.suppress(OSError, ArtifactDamaged):
-        if read_inside(path / _MARK, path, _MOST_BYTES) == mark.encode():
-            return path / NODES / str(node)
-    return path
+    """Where a node writes that was given `path`. Raises EntryRefused for a link there."""
+    try:
+        if read_inside(path / _MARK, path, _MOST_BYTES) != mark.encode():
+            return path
+    except (OSError, ArtifactDamaged):
+        return path
+    refuse_foreign_entries(path, (NODES,))
+    refuse_foreign_entries(path / NODES, (str(node),))
+    return path / NODES / str(node)

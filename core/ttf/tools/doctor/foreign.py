@@ -20,8 +20,8 @@ from ttf.incidents.classify import classify
 from ttf.incidents.death import KilledByUs, ProcessEnd
 from ttf.incidents.gather import Witness
 from ttf.process.lifeline import parent_death_signal
-from ttf.rundir.confined import parsed_json
 from ttf.supervise.isolated_tasks import Ended, Task
+from ttf.text.limited_json import parsed_json
 from ttf.tools.doctor.packages import normal
 from ttf.tools.doctor.task_failures import one_line
 

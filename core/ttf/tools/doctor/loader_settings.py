@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ConfigError, suggestion
-from ttf.rundir.confined import parsed_json, read_named
+from ttf.rundir.confined import read_named
+from ttf.text.limited_json import parsed_json
 from ttf.text.numbers import parse_bytes
 from ttf.text.terminal import one_short_line
 from ttf.tools.doctor.loader import Loader

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Literal, Self, cast, overload
 
@@ -75,7 +76,8 @@ def lines_of(path: Path, split: Literal["train", "val"] | None) -> Iterator[tupl
     number = 0
     try:
         with _opened(path) as file:
-            for line, raw in enumerate(file, start=1):
+            # One byte more than allowed: a packed file of a megabyte can hold a line of one GB.
+            for line, raw in enumerate(iter(partial(file.readline, _MOST_LINE + 1), b""), start=1):
                 text = _decoded(raw, path, line)
                 if not name.endswith((".jsonl", ".json", ".ndjson")):
                     yield number, text.rstrip("\r\n")

@@ -34,7 +34,7 @@ from ttf.errors import (
     storage_error,
 )
 from ttf.mining.growing_arrays import JOURNAL, GrowingArrays, Layout
-from ttf.rundir.confined import names_in, open_inside, read_json, write_inside
+from ttf.rundir.confined import names_in, open_inside, read_json, refuse_foreign, write_inside
 from ttf.rundir.durable import fsync_dir, fsync_file, lock, write_json
 from ttf.rundir.removing import remove_if_possible, remove_if_there
 from ttf.tools.import_.columns import Column, Input
@@ -73,6 +73,7 @@ def staging(out: Path) -> Iterator[Path]:
     folder = out / STAGING
     made = not out.exists()
     try:
+        refuse_foreign(out, (CARD,), (STAGING,))  # the folder may be of anybody
         folder.mkdir(parents=True, exist_ok=True)
         held = write_inside(folder / _LOCK, folder)
     except OSError as error:

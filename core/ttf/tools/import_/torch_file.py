@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +60,8 @@ def _loaded(path: Path, file: InputFile) -> Any:
             hint="Save it again: torch.save(torch.load(FILE, weights_only=True), OUT).",
         )
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+        with _without_bytearray():
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError as error:
         raise BadData(
             f"{path} holds more than tensors, or is no file of torch. ttf does not load other "
@@ -72,11 +75,32 @@ def _loaded(path: Path, file: InputFile) -> Any:
         ) from error
 
 
+@contextlib.contextmanager
+def _without_bytearray() -> Iterator[None]:
+    """torch takes bytearray(n) for harmless, with any n: a file of 800 bytes filled the memory."""
+    from torch import _weights_only_unpickler as reader
+
+    allowed: dict[str, Any] = reader._get_allowed_globals()
+    taken = {name: allowed.pop(name) for name in ("builtins.bytearray",) if name in allowed}
+    try:
+        yield
+    finally:
+        allowed.update(taken)
+
+
 def _column(path: Path, name: str, value: Any) -> Column | None:
     import torch
 
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or not value.dim():
         return None
+    if value.device.type != "cpu":
+        return None
+    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        raise BadData(
+            f"{path}: the tensor {name!r} of the shape {tuple(value.shape)} repeats its numbers: the "
+            f"file has only {value.untyped_storage().nbytes():,} bytes of them.",
+            hint="If that is meant: torch.save(tensor.contiguous(), FILE).",
+        )
     tensor, dtype = value.detach(), _READ_AS.get(str(value.dtype))
     if dtype is None:
         return None

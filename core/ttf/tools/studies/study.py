@@ -34,7 +34,6 @@ from ttf.rundir import durable, removing
 from ttf.rundir.confined import (
     MOST_CONFIG_BYTES,
     names_in,
-    parsed_json,
     raw_lines,
     read_json,
     read_named,
@@ -44,6 +43,7 @@ from ttf.rundir.confined import (
 from ttf.rundir.new_folder import refuse_taken
 from ttf.rundir.removing import remove, remove_if_there
 from ttf.rundir.run_folder import note_pid, noted_pid
+from ttf.text.limited_json import parsed_json
 from ttf.text.shell import quoted
 from ttf.tools.studies.started_here import WouldRun, note_start, refuse_strangers
 

@@ -205,10 +205,18 @@ class Desk:
         if node is None or arriving is None or not arriving.fits:
             self._forget(line, refused="nothing of this size was expected")
             return
+        self._drop_earlier(node, header)
         del self._strangers[line]
         self._arriving[line] = node, arriving
         with contextlib.suppress(LineLost):
             line.send({"go": True}, _SEND_S)
+
+    def _drop_earlier(self, node: Node, header: Mapping[str, Any]) -> None:
+        """The same numbers once more: their connection was lost. Each copy would be held whole."""
+        for line, (of, arriving) in list(self._arriving.items()):
+            if of is node and arriving.header["numbers"] == header["numbers"]:
+                del self._arriving[line]
+                self._drop(line)
 
     def _arrives(self, line: Line) -> None:
         node, arriving = self._arriving[line]

@@ -82,7 +82,7 @@ print(json.dumps({"loss": [(l["step"], l["train/loss"]) for l in logs if "train/
 import sys, json
 from pathlib import Path
 from ttf_observers._wandb_file import history
-found = [one for path in sorted(Path(sys.argv[2]).glob("wandb/offline-run-*/*.wandb")) for one in history(path)]
+found = [one for path in sorted(Path(sys.argv[2]).glob("wandb/offline-run-*/*.wandb")) for one in history(path, Path(sys.argv[2]))]
 def curve(name):
     return [(step, json.loads(values[name])) for step, values in found if name in values]
 print(json.dumps({"loss": curve("train/loss"), "recall": curve("val/recall@10"), "lr": "0.1",

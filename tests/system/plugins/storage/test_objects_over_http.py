@@ -16,7 +16,7 @@ from tests.kit.object_server import ObjectServer, serving
 from tests.kit.widely import wide
 
 from ttf.data.shards.fetched import Patience
-from ttf.errors import DataChanged, DataMissing, StorageError
+from ttf.errors import BadData, DataChanged, DataMissing, StorageError
 from ttf.host.plugins import open_store
 from ttf_storage import _objects_writer
 
@@ -92,6 +92,16 @@ def test_rows_are_those_of_the_file_whatever_the_server_does(
     np.testing.assert_array_equal(source.gather(np.arange(900)), wanted)
     assert list(store.verify()) == []
     store.close()
+
+
+@pytest.mark.parametrize("name", ["*/objects.json", "*/00001-*"])
+def test_no_more_is_read_of_an_answer_than_was_asked_for(server: ObjectServer, name: str) -> None:
+    server.fail(name, "long")
+    with pytest.raises(
+        BadData, match="the server sends more than the [\\d,]+ bytes that it was asked"
+    ):
+        open_store(f"{server.url}/bank.objects").source("vectors").read(0, 900)
+    assert server.sent_in_vain < 64 << 20, "a few buffers of the network"
 
 
 def test_a_look_fetches_one_shard_of_each_array(server: ObjectServer, invoke: Invoke) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,11 @@ from tests.kit.bad_inputs.vectors import write_vecs as vecs
 
 from ttf.data.inspect import verify
 from ttf.data.vectors import from_float32
-from ttf.errors import ConfigError, FolderInUse, TtfError
+from ttf.errors import BadData, ConfigError, FolderInUse, TtfError
 from ttf.host.plugins import open_store
 from ttf.tools.import_ import carry_out
+from ttf.tools.import_.columns import Column, Input
+from ttf.tools.import_.inputs import refuse_inflated
 from ttf.tools.import_.roles import Wanted
 from ttf.tools.import_.run import import_vectors
 
@@ -112,6 +117,20 @@ def test_tensors_are_imported_and_nothing_else_is_loaded(tmp_path: Path) -> None
     torch.save({"a": Path("/")}, tmp_path / "evil.pt")
     with pytest.raises(TtfError, match="holds more than tensors"):
         import_vectors(str(tmp_path / "evil.pt"), tmp_path / "other")
+    torch.save(torch.zeros(1).expand(1 << 30, 768), tmp_path / "large.pt")
+    with pytest.raises(TtfError, match="repeats its numbers: the file has only 4 bytes"):
+        import_vectors(str(tmp_path / "large.pt"), tmp_path / "other")
+    _ask_for_a_bytearray(tmp_path / "q.pt", tmp_path / "greedy.pt")
+    with pytest.raises(TtfError, match="holds more than tensors"):
+        import_vectors(str(tmp_path / "greedy.pt"), tmp_path / "other")
+
+
+def _ask_for_a_bytearray(like: Path, path: Path) -> None:
+    """A file that torch loads with weights_only=True, and that makes a bytearray of 1 GB."""
+    asked = b"\x80\x02cbuiltins\nbytearray\nJ" + struct.pack("<i", 1 << 30) + b"\x85R."
+    with zipfile.ZipFile(like) as whole, zipfile.ZipFile(path, "w") as made:
+        for name in whole.namelist():
+            made.writestr(name, asked if name.endswith("data.pkl") else whole.read(name))
 
 
 def test_a_table_keeps_its_ids_and_its_other_columns_stay(tmp_path: Path) -> None:
@@ -220,3 +239,28 @@ def test_two_imports_into_one_folder_do_not_meet(tmp_path: Path) -> None:
         import_vectors(source, tmp_path / "out")
     import_vectors(source, tmp_path / "out")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["bank", "import.json"]
+
+
+def test_a_link_in_the_place_of_unfinished_work_leads_nowhere(tmp_path: Path) -> None:
+    """What another import had left was removed through it, and all that lay beside."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("import.json", "mine.txt"):
+        (other / name).write_text("{}")
+    out = tmp_path / "received"
+    out.mkdir()
+    (out / ".import").symlink_to(other)
+    np.save(tmp_path / "a.npy", BANK)
+    with pytest.raises(TtfError, match="is a symbolic link"):
+        import_vectors(str(tmp_path / "a.npy"), out)
+    assert sorted(path.name for path in other.iterdir()) == ["import.json", "mine.txt"]
+
+
+@pytest.mark.parametrize(("rows", "refused"), [(500, False), (1_000_000, True)])
+def test_a_file_that_declares_what_it_cannot_hold_is_refused(rows: int, refused: bool) -> None:
+    column = Column("vectors", (rows, 768), "float32", lambda start, stop: BANK)
+    given = Input(
+        uri="a.h5", what="", columns={"v": column}, identity="", check_unchanged=lambda: None
+    )
+    with pytest.raises(BadData, match=r"declares 3\.1 GB") if refused else nullcontext():
+        refuse_inflated(given, 2048)

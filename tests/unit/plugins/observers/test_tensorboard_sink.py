@@ -22,7 +22,7 @@ from tests.kit.observed_runs import (
 from tests.kit.recorded_disk import recorded
 
 from ttf import PluginUnavailable
-from ttf.errors import StorageError
+from ttf.errors import ArtifactDamaged, StorageError
 from ttf.rundir import durable
 from ttf.rundir.failpoints import Failpoint
 from ttf_observers import tensorboard_sink as sink
@@ -167,7 +167,7 @@ def test_a_failed_fsync_and_a_folder_that_cannot_be_made_are_said(tmp_path: Path
     ):
         sink.ttf_checkpointed(step=0, path=tmp_path)
     (begin(tmp_path / "two") / "tensorboard").touch()
-    with pytest.raises(StorageError, match="File exists"):
+    with pytest.raises(ArtifactDamaged, match="is a file, not a folder"):
         start(tmp_path / "two")
 
 
@@ -195,3 +195,12 @@ def test_a_step_costs_far_less_than_a_millisecond(tmp_path: Path) -> None:
         sink.ttf_step(record=record)
         took.append(time.thread_time() - began)
     assert statistics.median(took) < 0.0005
+
+
+def test_a_link_in_a_received_folder_leads_nowhere(tmp_path: Path) -> None:
+    run, other = begin(tmp_path / "run"), tmp_path / "other"
+    other.mkdir()
+    (run / "tensorboard").symlink_to(other)
+    with pytest.raises(ArtifactDamaged, match="is a symbolic link"):
+        start(run)
+    assert not list(other.iterdir())

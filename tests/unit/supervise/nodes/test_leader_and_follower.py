@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ttf.errors import ConfigError, PeerLost, RanksDisagree, Stopped
+from ttf.errors import ConfigError, EntryRefused, PeerLost, RanksDisagree, Stopped
 from ttf.host import version
+from ttf.process import messages
 from ttf.process.signals import Signals
 from ttf.rundir.rank_folders import inner_folder
 from ttf.rundir.request import History, TrainRequest
@@ -162,6 +164,31 @@ def test_strangers_do_not_disturb(two: Callable[..., Two]) -> None:
             pair.start()
 
 
+def test_who_stays_and_says_nothing_of_use_is_not_waited_for(
+    two: Callable[..., Two], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node 0 waited a second for each: sixty-four of them stopped it for a minute."""
+    pair = two()
+    monkeypatch.setattr(line, "_LAST_WORDS_S", 5.0)
+    address = "127.0.0.1", int(pair.scale.rendezvous.rpartition(":")[2])
+    with contextlib.ExitStack() as stay:
+        for said in ({"hello": {}}, {"report": 1}) * 20:
+            stranger = stay.enter_context(socket.create_connection(address))
+            stranger.sendall(messages.encode(said))
+        # Before any of them is waited for, all have been sent away.
+        pair.until(lambda: len(pair.leader._leaving) == 40)
+    pair.until(lambda: not pair.leader._leaving)
+
+
+def test_a_stranger_has_no_room_for_more_than_a_hello(two: Callable[..., Two]) -> None:
+    pair = two()
+    with socket.create_connection(
+        ("127.0.0.1", int(pair.scale.rendezvous.rpartition(":")[2]))
+    ) as stranger:
+        stranger.sendall(struct.pack("<II", 1 << 20, 0))
+        pair.until(lambda: pair.leader._leaving)
+
+
 def died(rank: int) -> Report:
     from ttf.incidents.classify import classify
     from ttf.incidents.death import Death
@@ -301,3 +328,6 @@ def test_on_one_disk_only_node_0_has_the_folder(two: Callable[..., Two]) -> None
     path = pair.folders[0].path
     assert own_path(path, 1, other.mark) == path / "nodes" / "1"
     assert own_path(pair.folders[1].path, 1, other.mark) == pair.folders[1].path
+    (path / "nodes").symlink_to(pair.root)
+    with pytest.raises(EntryRefused, match="is a symbolic link"):
+        own_path(path, 1, other.mark)

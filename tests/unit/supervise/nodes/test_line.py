@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,3 +86,23 @@ def test_bytes_of_a_stranger_end_the_connection_with_a_reason(pair: Pair) -> Non
     pair[0]._connection.sendall(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
     taken(pair[1])
     assert pair[1].lost == "gone" and "length" in pair[1].garbage
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"end": Infinity}',
+        b'{"end": NaN}',
+        b'{"end": 1' + b"0" * 400 + b"}",
+        b'{"end": ' + b"[" * 40 + b"]" * 40 + b"}",
+    ],
+)
+def test_numbers_and_depths_beyond_every_type_end_the_connection(pair: Pair, text: bytes) -> None:
+    pair[0]._connection.sendall(struct.pack("<II", len(text), zlib.crc32(text)) + text)
+    assert taken(pair[1]) == [] and "not valid JSON" in pair[1].garbage
+
+
+def test_who_is_not_known_yet_may_say_little(pair: Pair) -> None:
+    pair[1]._reader.longest = 1000
+    pair[0].send({"hello": "x" * 2000})
+    assert taken(pair[1]) == [] and "announces a length" in pair[1].garbage

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
-from ttf.errors import RanksDisagree
+from ttf.errors import DeviceMistrusted, RanksDisagree
 from ttf.incidents.classify import classify
-from ttf.incidents.death import Death
+from ttf.incidents.death import Death, Remedy
 from ttf.process.error_document import to_document
+from ttf.process.signals import Signals
 from ttf.rundir.flight_record import Flight
+from ttf.rundir.rank_folders import inner_folder
 from ttf.rundir.request import Change, History
+from ttf.supervise.nodes.running_nodes import RunningNodes
 from ttf.supervise.nodes.said import Account, Again, Go, NotUnderstood, Report, heard, said
-from ttf.supervise.nodes.verdict import LostNode, verdict
+from ttf.supervise.nodes.verdict import LostNode, Verdict, verdict
 from ttf.supervise.rank_ends import RankEnd
 
 FLIGHT = Flight(
@@ -69,6 +73,16 @@ def test_orders_come_back_whole() -> None:
     assert through_a_line("over", document) == document
 
 
+@pytest.mark.parametrize("change", [{"fields": 1}, {"fields": {"details": 1}}, {"exit_code": 999}])
+def test_an_error_that_cannot_be_raised_here_is_refused(change: dict[str, Any]) -> None:
+    document = {**to_document(RanksDisagree("no")), **change}
+    report = Report(attempt=1, ends=(DIED,), account=replace(ACCOUNT, error=document))
+    with pytest.raises(NotUnderstood):
+        through_a_line("report", report)
+    with pytest.raises(NotUnderstood):
+        through_a_line("report", replace(report, account=replace(ACCOUNT, error={"class": "x"})))
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -86,6 +100,42 @@ def test_orders_come_back_whole() -> None:
 def test_anything_else_is_refused(message: dict[str, Any]) -> None:
     with pytest.raises(NotUnderstood):
         heard(message)
+
+
+class Ranks:
+    """The trainers of this node, as far as a death elsewhere asks them."""
+
+    flat: ClassVar = {"miner.isolation": "none", "device.name": "cpu", "device.threads": 4}
+
+
+class Talk:
+    def __init__(self, found: Verdict) -> None:
+        self.verdict = found
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "wanted"),
+    [
+        ("segfault", None, [{"miner.isolation": "process"}, {"device.threads": 1}]),
+        ("non-finite", DeviceMistrusted("", remedy={"data.pairs": "x"}), [{"device.name": "cpu"}]),
+        ("killed", None, []),
+        ("no class of ours", None, []),
+    ],
+)
+def test_a_remedy_is_of_the_node_that_applies_it_whatever_the_other_one_says(
+    tmp_path: Path, name: str, error: DeviceMistrusted | None, wanted: list[dict[str, Any]]
+) -> None:
+    evil = Remedy(text="", set={"data.pairs": "https://example.org/x", "train.init": "/home/a/b"})
+    finding = replace(classify(DEATH), name=name, remedies=(evil,), at_once=True, ends_with=None)
+    document = None if error is None else dict(to_document(error))
+    report = Report(
+        attempt=1, ends=(DIED,), account=Account(death=DEATH, finding=finding, error=document)
+    )
+    found = verdict({1: through_a_line("report", report)}, {})
+    with Signals() as signals:
+        running = RunningNodes(Ranks(), Talk(found), inner_folder(tmp_path), signals, 1)  # type: ignore[arg-type]
+        _, event = running.death(1, print)
+    assert [dict(remedy.set) for remedy in event.remedies] == wanted
 
 
 # --- the verdict -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ttf.process.line import Line, LineLost
 from ttf.tools.doctor.peers import clock, compare
 from ttf.tools.doctor.peers.clock import Sample, Skew
 from ttf.tools.doctor.peers.facts import Facts, FileFacts
-from ttf.tools.doctor.peers.found import Found, Link, Meeting, NotMet
+from ttf.tools.doctor.peers.found import Found, Link, Meeting, NotMet, link_of
 from ttf.tools.doctor.peers.host_node import host
 from ttf.tools.doctor.peers.links import Answering, look_at
 from ttf.tools.doctor.peers.meet import Rendezvous
@@ -366,3 +366,9 @@ def test_facts_of_another_shape_are_refused() -> None:
     for wrong in ({**values, "threads": "8"}, {**values, "more": 1}, {"host": "red"}, None, []):
         with pytest.raises((TypeError, LookupError, ValueError)):
             Facts.from_json(wrong)
+
+
+@pytest.mark.parametrize("told", [None, [], "no", 1, {}, {"rtt_s": "soon", "error": None}])
+def test_a_link_is_made_of_whatever_a_node_says_of_it(told: object) -> None:
+    link = link_of(1, 2, told)
+    assert (link.a, link.b, link.rtt_s, link.bytes_per_s) == (1, 2, None, None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import numpy as np
 import pytest
 from tests.kit.beir_folder import beir
 
+from ttf.errors import BadData, TtfError
 from ttf.text.progress import Reporter
 from ttf.tools.encode import distinct
 from ttf.tools.encode.collect import Read, Reading
 from ttf.tools.encode.distinct import KeyWriter, first_equal, key_of
 from ttf.tools.encode.plan import read_inputs
+from ttf.tools.encode.read import text_tables
 from ttf.tools.encode.read.columns import Columns
 from ttf.tools.encode.split import split_pairs
 
@@ -201,3 +205,26 @@ def test_equal_things_are_found_in_any_number_of_rounds(
     for at_once in (1 << 20, 300, 7):
         monkeypatch.setattr(distinct, "_AT_ONCE", at_once)
         assert np.array_equal(first_equal(tmp_path / "keys", tmp_path / "firsts"), expected)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz"])
+def test_a_packed_line_without_an_end_is_refused_before_it_fills_the_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_tables, "_LONGEST_LINE", 1000)
+    (tmp_path / name).write_bytes(gzip.compress(b'{"question": "' + b"a" * 10_000))
+    with pytest.raises(BadData, match=r"line 1 has more than 1,000 characters"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["dataset_dict.json", "state.json", "a.parquet", "qrels/test.tsv"])
+def test_a_pipe_in_a_folder_of_texts_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    """Nobody writes to it: to open it would last for ever."""
+    folder = beir(tmp_path / "texts") if "/" in name else tmp_path / "texts"
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(
+        TtfError, match=r"no texts that ttf reads|not a regular file|no regular file"
+    ):
+        read(folder)

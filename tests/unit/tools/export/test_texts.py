@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ttf.errors import BadData, DataMissing
+from ttf.tools.export import texts
 from ttf.tools.export.texts import StoredTexts, lines_of, store
 
 
@@ -63,3 +64,20 @@ def test_a_damaged_gzip_and_a_missing_file(tmp_path: Path) -> None:
         stored(path, 1000, tmp_path / "out")
     with pytest.raises(DataMissing):
         list(lines_of(tmp_path / "nix.txt", None))
+
+
+@pytest.mark.parametrize("name", ["q.txt", "q.jsonl.gz"])
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_MOST_LINE", 1000)
+    data = b'{"text": "' + b"a" * 10_000
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    asked: list[int] = []
+    decoded = texts._decoded
+    monkeypatch.setattr(
+        texts, "_decoded", lambda raw, *at: asked.append(len(raw)) or decoded(raw, *at)
+    )
+    with pytest.raises(BadData, match="line 1: the line is longer than 1,000 bytes"):
+        stored(tmp_path / name, 1, tmp_path / "out")
+    assert asked == [1001]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import zlib
@@ -284,3 +285,23 @@ def test_a_hello_that_is_none_is_no_facts() -> None:
 def test_where_nodes_cannot_meet_is_refused(given: tuple[Any, ...], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         place_of(*given)
+
+
+def test_numbers_that_come_again_replace_those_that_are_on_their_way() -> None:
+    """Else a host fills the memory of node 0 with copies of one block."""
+    size = 1 << 10
+    with desk_of() as (desk, place, _), contextlib.ExitStack() as lines:
+        desk.expected = lambda node, header: size
+        other = Other(place)
+        (came,) = events(desk, Came)
+        for _ in range(5):
+            line = connected((place.host, place.port), 5.0)
+            lines.callback(line.close)
+            line.send({"numbers": [7], "key": came.node.key, "bytes": size, "crc": 0})
+            while line.next_message() is None:
+                desk.look(0.01)
+                line.connection.settimeout(0.01)
+                line.take()
+            line.connection.sendall(bytes(size - 1))
+        assert len(desk._arriving) == 1
+    other.join(WAIT_S)

@@ -16,8 +16,9 @@ from typing import Any, Final, NoReturn
 from ttf.errors import ConfigError, TtfError
 from ttf.jobs import Job
 from ttf.process.error_document import to_document
-from ttf.rundir.confined import parsed_json, parsed_line
+from ttf.rundir.confined import parsed_line
 from ttf.rundir.typed_json import dataclass_from
+from ttf.text.limited_json import parsed_json
 from ttf.text.terminal import echo
 from ttf.tools.ab.hosts import alike
 from ttf.tools.ab.hosts.runner import CellRunner

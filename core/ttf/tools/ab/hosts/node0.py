@@ -19,6 +19,7 @@ from ttf.tools.tickets.names import free_name
 from ttf.tools.tickets.own import Own
 
 _LOOK_EVERY_S: Final = 0.05
+_MOST_ATTEMPTS: Final = 1 << 31
 _HERE: Final = "here"  # who holds a block: this, or a Node
 
 
@@ -156,8 +157,12 @@ def _pairs(found: list[Any]) -> list[tuple[int, int]]:
     return [
         (pair[0], pair[1])
         for pair in found[:64]
-        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, int) for x in pair)
+        if isinstance(pair, list) and len(pair) == 2 and all(map(_is_count, pair))
     ]
+
+
+def _is_count(number: object) -> bool:
+    return type(number) is int and 0 <= number < _MOST_ATTEMPTS
 
 
 def _listed(blocks: list[int]) -> str:

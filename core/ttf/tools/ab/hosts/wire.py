@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final, cast, get_args
 
 from ttf.rundir.durable import finite
-from ttf.rundir.typed_json import dataclass_from
+from ttf.rundir.typed_json import dataclass_from, is_number
+from ttf.text.limited_json import parsed_json
 from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.setup import ABSetup, Cell
 from ttf.tools.studies.one_run import FinishedRun, Result
@@ -15,6 +17,7 @@ from ttf.tools.studies.one_run import FinishedRun, Result
 _LONGEST_PATH: Final = 4096
 _LONGEST_TEXT: Final = 10_000
 _MOST_CLASSES: Final = 1000
+_LONGEST_LINE: Final = 512 << 10  # Of the journal, which is read in lines of at most twice as much.
 
 
 def cells_message(cells: Sequence[Cell]) -> list[list[Any]]:
@@ -66,22 +69,36 @@ def finished_from(found: object, setup: ABSetup, *, host: str, attempt: int) -> 
         raise ValueError(problem)
     if found["result"] not in get_args(Result):
         raise ValueError("a result of no kind")
+    exit_code, evaluating_s = found["exit_code"], found["evaluating_s"]
+    if type(exit_code) is not int or not is_number(evaluating_s):
+        raise TypeError("an exit code or a time that is no number")
     error = found.get("error")
+    run = replace(
+        sample,
+        host=host,
+        attempt=attempt,
+        folder=sample.folder[:_LONGEST_PATH],
+        reason=sample.reason[:_LONGEST_TEXT],
+    )
+    _check_kept(run)
     return FinishedRun(
-        run=replace(
-            sample,
-            host=host,
-            attempt=attempt,
-            folder=sample.folder[:_LONGEST_PATH],
-            reason=sample.reason[:_LONGEST_TEXT],
-        ),
+        run=run,
         result=cast("Result", found["result"]),
         classes=[str(name)[:100] for name in found["classes"][:_MOST_CLASSES]],
-        exit_code=int(found["exit_code"]),
+        exit_code=exit_code,
         error=_told_by(host, error) if isinstance(error, Mapping) else None,
         error_details={"repeat": {"arm": sample.arm, "block": sample.block, "host": host}},
-        evaluating_s=float(found["evaluating_s"]),
+        evaluating_s=float(evaluating_s),
     )
+
+
+def _check_kept(sample: Sample) -> None:
+    """It is a line of the journal from here on: one that cannot be read back would cost the whole
+    study. Raises ValueError or TypeError."""
+    line = json.dumps(asdict(sample)).encode()
+    if len(line) > _LONGEST_LINE:
+        raise ValueError(f"a result of {len(line):,} bytes")
+    dataclass_from(Sample, parsed_json(line))
 
 
 def _told_by(host: str, error: Mapping[str, Any]) -> dict[str, str]:

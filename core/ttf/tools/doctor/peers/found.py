@@ -60,15 +60,18 @@ class NotMet:
 Meeting = Found | NotMet
 
 
-def link_of(a: int, b: int, told: Mapping[str, Any]) -> Link:
+def link_of(a: int, b: int, told: object) -> Link:
+    """From what another node said, whatever that is."""
+    found: Mapping[str, Any] = told if isinstance(told, Mapping) else {"error": "it did not say"}
+
     def number(name: str) -> float | None:
-        value = told.get(name)
+        value = found.get(name)
         return float(value) if isinstance(value, int | float) else None
 
     return Link(
         a=a,
         b=b,
-        error=str(told.get("error") or ""),
+        error=str(found.get("error") or ""),
         rtt_s=number("rtt_s"),
         bytes_per_s=number("bytes_per_s"),
     )

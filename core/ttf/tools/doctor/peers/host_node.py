@@ -102,10 +102,12 @@ def _wait_for(
             for key, _ in selector.select(_LOOK_EVERY_S):
                 if key.fileobj is listening:
                     for line, address in _accepted(listening):
+                        if len(arrived) >= _MOST_STRANGERS:
+                            line.close()
+                            continue
                         stack.callback(line.close)
-                        if len(arrived) < _MOST_STRANGERS:
-                            arrived[line] = (address, time.monotonic() + _HELLO_S)
-                            selector.register(line.connection, selectors.EVENT_READ, line)
+                        arrived[line] = (address, time.monotonic() + _HELLO_S)
+                        selector.register(line.connection, selectors.EVENT_READ, line)
                     continue
                 line = key.data
                 try:
@@ -201,7 +203,7 @@ def _compared(
     within = ANSWER_S + CONNECT_S * len(nodes) * 2
     told += [guest.line.receive(within) for guest in guests]
     links = {
-        (a, b): link_of(a, b, told[a].get(str(b)) or {"error": "it did not say"})
+        (a, b): link_of(a, b, told[a].get(str(b)))
         for a in range(len(nodes))
         for b in range(len(nodes))
         if a != b

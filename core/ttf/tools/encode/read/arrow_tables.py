@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.errors import BadData, PluginUnavailable
+from ttf.errors import BadData, PluginUnavailable, TtfError
+from ttf.rundir.confined import read_named_json
 
 _ROWS: Final = 4096
 _STATE: Final = "state.json"
@@ -68,14 +68,15 @@ class ArrowFolder:
         need_pyarrow(str(folder))
         self.uri = str(folder)
         try:
-            listed = json.loads((folder / _STATE).read_text("utf-8"))
+            listed = read_named_json(folder / _STATE)
             names = [str(one["filename"]) for one in listed["_data_files"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            selected = bool(listed.get("_indices_data_files"))
+        except (OSError, TtfError, LookupError, TypeError, AttributeError) as error:
             raise BadData(
                 f"{folder / _STATE} cannot be read: {error}.",
                 hint="Save the data set again: dataset.save_to_disk(FOLDER)",
             ) from error
-        if listed.get("_indices_data_files"):
+        if selected:
             raise BadData(
                 f"{folder} has a selection of rows that only the library datasets can read.",
                 hint="Write it out first: dataset.flatten_indices().save_to_disk(FOLDER)",
@@ -124,8 +125,8 @@ def is_saved_data_set(folder: Path) -> bool:
 def splits_of(folder: Path) -> list[str]:
     """Of a DatasetDict; [] for another folder."""
     try:
-        return [str(name) for name in json.loads((folder / _DICT).read_text("utf-8"))["splits"]]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [str(name) for name in read_named_json(folder / _DICT)["splits"]]
+    except (OSError, TtfError, LookupError, TypeError):
         return []
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import BadData, DataMissing
+from ttf.rundir.confined import open_named
 from ttf.tools.encode.read.inputs import CORPUS, QRELS, QUERIES
 from ttf.tools.encode.read.text_tables import JsonLines
 
 _TRAIN: Final = "train"
 _VAL: Final = ("dev", "val", "validation")
 _TEST: Final = "test"
+_LONGEST_LINE: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -93,9 +95,11 @@ def _text(value: Any) -> str:
 
 def judgements(path: Path) -> Iterator[Judgement]:
     """The first line may be a header. Three columns as BEIR, or the four of TREC."""
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
+    with open_named(path) as file:
+        for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
             where = f"{path} line {number:,}"
+            if len(raw) == _LONGEST_LINE:
+                raise BadData(f"{where} has more than {_LONGEST_LINE:,} bytes.")
             try:
                 words = raw.decode("utf-8-sig" if number == 1 else "utf-8").split()
             except UnicodeDecodeError as error:

@@ -66,7 +66,7 @@ def _of_path(path: Path) -> list[Source]:
         return _splits(path, named)
     if is_saved_data_set(path):
         return [Source(path=path)]
-    files = sorted(file for file in path.iterdir() if file.name.lower().endswith(_PARQUET))
+    files = _files_of(path)
     if not files:
         raise ConfigError(
             f"The folder {path} has no texts that ttf reads: it is no folder of BEIR ({CORPUS}), no "
@@ -77,6 +77,13 @@ def _of_path(path: Path) -> list[Source]:
     if "val" in splits.values() and "train" in splits.values():
         return [Source(path=file, split=splits[file.name]) for file in files]
     return [Source(path=path)]
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The Parquet files of a folder; a file itself."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.iterdir() if file.name.lower().endswith(_PARQUET))
 
 
 def _splits(path: Path, named: Sequence[str]) -> list[Source]:
@@ -94,6 +101,9 @@ def _split_of_name(name: str) -> str:
 def opened(source: Source, encoding: str, delimiter: str | None) -> Table:
     path = source.path
     name = path.name.lower()
+    for file in _files_of(path):
+        if not file.is_file():  # to open a pipe waits for ever
+            raise BadData(f"{file} is no regular file.", hint="Write the texts to a file.")
     try:
         if path.is_dir() and is_saved_data_set(path):
             return ArrowFolder(path)

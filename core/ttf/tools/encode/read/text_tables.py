@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from ttf.errors import BadData, ConfigError
+from ttf.rundir.confined import open_named
 from ttf.text.numbers import size
 
 _LONGEST_CELL: Final = 64 << 20
+_LONGEST_LINE: Final = (
+    64 << 20
+)  # Characters; a packed file of a megabyte can hold a line of one GB.
 _BOMS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _FIRST_ROWS: Final = 100  # JSON objects that are looked at for names.
 
@@ -40,7 +44,7 @@ class _TextFile:
 
     @contextmanager
     def _opened(self) -> Iterator[IO[str]]:
-        with self._path.open("rb") as raw:
+        with open_named(self._path) as raw:
             self._raw = raw
             packed = self._path.suffix == ".gz"
             data: IO[bytes] = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
@@ -59,6 +63,17 @@ class _TextFile:
                 raise BadData(
                     f"{self.uri} is not a complete gzip file: {error}.", hint="Copy it again."
                 ) from error
+
+    def _lines(self, text: IO[str]) -> Iterator[str]:
+        number = 0
+        while line := text.readline(_LONGEST_LINE):
+            number += 1
+            if len(line) == _LONGEST_LINE and not line.endswith(("\n", "\r")):
+                raise BadData(
+                    f"{self.uri} line {number:,} has more than {_LONGEST_LINE:,} characters.",
+                    hint="A text of this length is probably not one: is an end of line missing?",
+                )
+            yield line
 
     def _not_text(self, error: UnicodeDecodeError) -> BadData:
         byte = error.object[error.start]
@@ -82,7 +97,7 @@ class CsvTable(_TextFile):
         self._reader: Any = None
         tabs = ".tsv" in path.suffixes
         with self._opened() as text:
-            first = text.readline()
+            first = next(self._lines(text), "")
         self._delimiter = delimiter or ("\t" if tabs else _delimiter(first))
         # TSV files usually have no quoting: a quotation mark is a part of the text.
         self._quoting: Any = csv.QUOTE_NONE if tabs and '"' not in first else csv.QUOTE_MINIMAL
@@ -114,7 +129,7 @@ class CsvTable(_TextFile):
 
     def _records(self, text: IO[str]) -> Iterator[tuple[int, list[str]]]:
         self._reader = csv.reader(
-            text, delimiter=self._delimiter, quoting=self._quoting, strict=True
+            self._lines(text), delimiter=self._delimiter, quoting=self._quoting, strict=True
         )
         begins = 1
         try:
@@ -175,7 +190,7 @@ class JsonLines(_TextFile):
 
     def _objects(self, text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         self._number = 0
-        for number, line in enumerate(text, start=1):
+        for number, line in enumerate(self._lines(text), start=1):
             self._number = number
             if not line.strip():
                 continue

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ttf.rundir.confined import parsed_json
 from ttf.rundir.outputs import write_output
+from ttf.text.limited_json import parsed_json
 from ttf.text.secrets import struck_out
 from ttf.tools.report.bundle._collect import Bounds, Taken, collect
 from ttf.tools.report.bundle._identity import identity_of
