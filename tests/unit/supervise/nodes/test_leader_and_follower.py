@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,8 @@ def test_who_stays_and_says_nothing_of_use_is_not_waited_for(
     monkeypatch.setattr(line, "_LAST_WORDS_S", 5.0)
     address = "127.0.0.1", int(pair.scale.rendezvous.rpartition(":")[2])
     with contextlib.ExitStack() as stay:
-        for said in ({"hello": {}}, {"report": 1}) * 20:
+        nonsense: tuple[dict[str, Any], ...] = ({"hello": {}}, {"report": 1})
+        for said in nonsense * 20:
             stranger = stay.enter_context(socket.create_connection(address))
             stranger.sendall(messages.encode(said))
         # Before any of them is waited for, all have been sent away.

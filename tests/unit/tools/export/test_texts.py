@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,9 +76,12 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     asked: list[int] = []
     decoded = texts._decoded
-    monkeypatch.setattr(
-        texts, "_decoded", lambda raw, *at: asked.append(len(raw)) or decoded(raw, *at)
-    )
+
+    def counted(raw: bytes, *at: Any) -> Any:
+        asked.append(len(raw))
+        return decoded(raw, *at)
+
+    monkeypatch.setattr(texts, "_decoded", counted)
     with pytest.raises(BadData, match="line 1: the line is longer than 1,000 bytes"):
         stored(tmp_path / name, 1, tmp_path / "out")
     assert asked == [1001]
