@@ -12,8 +12,8 @@ from ttf.errors import ArtifactDamaged
 from ttf.machine import processor
 from ttf.rundir.cache import cache_dir
 from ttf.rundir.confined import read_json
-from ttf.rundir.documents import NotedCeilings
 from ttf.rundir.durable import write_json
+from ttf.rundir.work_facts import BestProduct, NotedCeilings
 
 Path32 = Literal["highest", "medium"]
 # torch's names for float32 products on a CPU: default BLAS, oneDNN.
@@ -241,7 +241,7 @@ def gather_bytes(ceilings: Mapping[str, Any]) -> float | None:
 
 def summary(ceilings: Mapping[str, Any]) -> NotedCeilings:
     """Returns the figures that a run records."""
-    best = {name: {"gflops": one["gflops"]} for name, one in ceilings["best"].items()}
+    best = {name: BestProduct(gflops=one["gflops"]) for name, one in ceilings["best"].items()}
     return {"date": ceilings["date"], "best": best}
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypedDict
 from ttf.rundir.calibration_facts import CalibrationSummary
 from ttf.rundir.exchange_facts import ExchangeSummary
 from ttf.rundir.memory_facts import GovernorLine, MemorySummary
+from ttf.rundir.work_facts import Work
 
 # Of the files of a run's folder, in manifest.json as `format`. A version that writes files which an
 # earlier one would read wrongly has a higher number.
@@ -348,22 +349,6 @@ class Numeric(TypedDict, total=False):
     # What may explain other bits; a difference alone is none of the run.
     processor: str
     loader: dict[str, str]
-
-
-class NotedCeilings(TypedDict):
-    """The few figures of a machine's ceilings that a run keeps."""
-
-    date: str
-    best: dict[str, dict[str, float]]  # `gflops` of products
-
-
-class Work(TypedDict, total=False):
-    """The minimum of training computation per sample, and the machine's ceilings."""
-
-    tower_flops: float
-    loss_flops: float
-    machine: str
-    ceilings: NotedCeilings | None
 
 
 class ChosenSetting(TypedDict):

@@ -23,7 +23,8 @@ from ttf.host.version import __version__
 from ttf.incidents.inputs import noted
 from ttf.machine import measured, numeric_variables, processor
 from ttf.machine.memory.limits import physical_bytes
-from ttf.rundir.documents import RUN_FORMAT, Manifest, Numeric, Work
+from ttf.rundir.documents import RUN_FORMAT, Manifest, Numeric
+from ttf.rundir.work_facts import Work
 from ttf.training.auto_device_options import recorded
 from ttf.training.towers import Specs
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ttf.rundir.confined import found_json
-from ttf.rundir.documents import Summary, Work
+from ttf.rundir.documents import Summary
 from ttf.rundir.incident_files import list_incidents
 from ttf.rundir.run_record import RunRecord, Setting
 from ttf.rundir.typed_json import is_number, typed
+from ttf.rundir.work_facts import Work
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ttf.machine import measured, processor
-from ttf.rundir.documents import NotedCeilings, Work
+from ttf.rundir.work_facts import NotedCeilings, Work
 from ttf.tools.report.page._read import RunFiles
 
 
