@@ -77,7 +77,7 @@ class Signals:
         self._ours, self._theirs = socket.socketpair()
         self._pending: list[int] = []
         self.seen: list[int] = []  # also those that nobody took
-        self._wakeup = -1
+        self._wakeup: int | None = None  # Of before; None: it was left alone.
 
     def fileno(self) -> int:
         return self._ours.fileno()
@@ -102,8 +102,9 @@ class Signals:
 
     def __exit__(self, *_: object) -> None:
         _put_back(self._before)
-        if self._before:
+        if self._wakeup is not None:
             signal.set_wakeup_fd(self._wakeup)
+            self._wakeup = None
         self._ours.close()
         self._theirs.close()
 

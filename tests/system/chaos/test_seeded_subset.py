@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.kit.widely import wide
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the faults are made for Linux"),
@@ -22,6 +23,7 @@ if os.environ.get("TTF_CHAOS"):  # tests/system/supervise strikes trainers, mine
     LEAST |= {"trainer-death": 3, "miner-death": 3, "supervisor-death": 2}
 
 
+@wide  # by hand: python -m chaos --quick
 def test_disturbed_runs_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
     found = tmp_path / "outcome.json"
     words = ["-m", "chaos", "--seed", str(SEED), "--jobs", "1"]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.kit.widely import wide
+
 EXAMPLE = Path(__file__).parents[3] / "examples/embedding_manager"
 
 
@@ -27,6 +29,7 @@ def test_both_managers_train_to_the_same_losses_bit_for_bit(tmp_path: Path) -> N
     assert re.search(r"[1-9]\d* syncs", lines[0])
 
 
+@wide
 def test_as_it_is_meant_no_step_waits_for_a_read(tmp_path: Path) -> None:
     told = printed("better.py", tmp_path)
     assert told[-1] == "demand loads: 0"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.conftest import Invoke, RunTtf
+from tests.kit.widely import wide
 
 from ttf.data.synth import SynthShape, write_synth
 from ttf.data.vectors import npy_header, unit_rows
@@ -63,6 +64,7 @@ def test_dot_products_take_vectors_as_they_are(files: Path, invoke: Invoke) -> N
     assert (np.load(files / "found.npz")["ids"] == expected).mean() > 0.999
 
 
+@wide
 def test_an_approximate_miner_tells_its_recall_and_reuses_its_index(
     files: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:

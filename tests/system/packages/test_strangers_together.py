@@ -146,6 +146,7 @@ def test_what_was_converted_comes_back_bit_for_bit(
         assert (tmp_path / f"{name}.npz").read_bytes() == (data / f"{name}.npz").read_bytes()
 
 
+@wide
 def test_settings_alone_and_a_file_alone_give_one_run_that_is_evaluated_and_searched(
     strangers: FreshEnvironment, data: Path, tmp_path: Path
 ) -> None:

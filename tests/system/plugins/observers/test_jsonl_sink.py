@@ -11,7 +11,7 @@ from tests.kit.observed_runs import (
     Place,
     lines,
 )
-from tests.kit.widely import CHAOS
+from tests.kit.widely import CHAOS, wide
 from tests.unit.plugins.observers.test_jsonl_sink import logged, train  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("_closed_after")
@@ -35,6 +35,7 @@ def test_every_hook_of_a_run_is_a_line_in_the_order_of_time(undisturbed: Path) -
     )
 
 
+@wide
 def test_a_killed_run_has_each_step_once_and_tells_of_its_death(killed: Path) -> None:
     assert logged(killed) == list(range(1, STEPS + 1))
     assert logged(killed, "evaluated") == EVALUATED

@@ -200,6 +200,7 @@ def test_a_crash_that_comes_back_every_time_ends_with_the_whole_story(
     )
 
 
+@wide
 def test_an_error_that_python_raises_twice_at_one_place_is_passed_on(
     train: Start, run: Path, tmp_path: Path
 ) -> None:

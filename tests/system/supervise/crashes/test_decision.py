@@ -139,6 +139,7 @@ def _is_stopped(ended: Ended, run: Path) -> None:
     assert not (run.parent / "b").exists()
 
 
+@wide
 def test_nothing_is_trained_if_one_of_them_would_be_refused(
     world: World, tmp_path: Path, invoke: Invoke
 ) -> None:

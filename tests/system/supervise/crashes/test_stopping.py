@@ -108,6 +108,7 @@ def test_a_stop_while_a_plugin_hangs_at_import_ends_at_once_and_leaves_no_folder
 
 
 @pytest.mark.parametrize("signum", [pytest.param(INT, marks=wide), TERM])
+@wide
 def test_whoever_asks_the_trainer_itself_to_end_gets_a_run_that_saved_and_ended(
     train: Start, assert_resumable: Resumable, run: Path, signum: signal.Signals
 ) -> None:

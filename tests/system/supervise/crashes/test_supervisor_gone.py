@@ -73,6 +73,7 @@ def test_nobody_outlives_a_supervisor_that_is_killed_while_native_code_holds_the
     assert_resumable()
 
 
+@wide
 def test_what_a_dying_trainer_started_is_ended_before_the_next_one_starts_daemons_included(
     train: Start, run: Path, undisturbed: str, tmp_path: Path
 ) -> None:

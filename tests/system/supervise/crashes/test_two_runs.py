@@ -12,10 +12,12 @@ from tests.kit.fixtures.crashes import Start
 from tests.kit.gate import Gate
 from tests.kit.live_run import LONGEST_S, in_phase, summary_of
 from tests.kit.struck_run import EVERY, assert_undisturbed
+from tests.kit.widely import wide
 
 from ttf.errors import ExitCode
 
 
+@wide
 def test_a_second_command_is_refused_by_a_supervisor_that_loads_no_library_that_computes(
     train: Start, command: Start, run: Path, undisturbed: str
 ) -> None:

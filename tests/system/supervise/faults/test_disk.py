@@ -122,6 +122,7 @@ def test_mining_waits_for_a_disk_that_is_full(
     assert done.summary["exact"]
 
 
+@wide
 def test_a_run_whose_trainer_dies_on_a_full_disk_goes_on_when_there_is_room(
     place: FaultyPlace, small_disk: SmallDisk, reference: Ended
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_worker_that_aborts_leaves_the_trainer_alone(
     assert manifest["environment_left_out"] == {"KMP_DUPLICATE_LIB_OK": "TRUE"}
 
 
+@wide
 def test_without_remedies_it_is_said_what_would_have_been_done(
     place: FaultyPlace, runtimes: tuple[Path, Path]
 ) -> None:

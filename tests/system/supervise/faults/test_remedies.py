@@ -67,6 +67,7 @@ def test_a_safe_plan_shows_the_same_run(place: FaultyPlace) -> None:
     assert f"Next: ttf train {given} --safe " in done.err
 
 
+@wide
 def test_a_remedy_outlives_the_supervisor(place: FaultyPlace) -> None:
     """The run that is resumed is the one that was changed, and says so. 1.2 GB at once may not be
     allocated, half of that may."""

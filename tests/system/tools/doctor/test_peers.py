@@ -80,6 +80,7 @@ def _checks(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {check["id"]: check for check in document["checks"]}
 
 
+@wide
 def test_two_alike_hosts_pass_and_their_network_is_kept_for_the_plan(
     hosts: Hosts, run_toml: WriteToml, tmp_path: Path
 ) -> None:

@@ -120,6 +120,7 @@ def until(path: Path) -> None:
         time.sleep(0.01)
 
 
+@wide
 def test_two_nodes_make_the_files_of_one(begin: Callable[..., Node], tmp_path: Path) -> None:
     """Node 0 encodes nothing before the other node has begun, and a third one has another model."""
     alone = begin("alone")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import FakeDistribution, RunTtf
+from tests.kit.widely import wide
 
 from ttf.data.synth import SynthShape, write_synth
 
@@ -42,6 +43,7 @@ def evil(fake_plugins: FakeDistribution) -> FakeDistribution:
     return fake_plugins
 
 
+@wide
 def test_lists_helps_and_runs_that_do_not_name_them_are_unharmed(
     evil: FakeDistribution, run_ttf: RunTtf, tmp_path: Path
 ) -> None:
