@@ -224,6 +224,7 @@ def test_a_name_that_is_too_long_is_one_line(invoke: Invoke, words: list[str]) -
     assert "is too long: 300 bytes." in done.err and "255 bytes" in done.err
 
 
+@wide
 def test_a_run_may_have_a_name_that_is_no_utf_8_and_its_next_line_can_be_pasted(
     ttf: Run, place: Path
 ) -> None:

@@ -177,6 +177,7 @@ def test_settings_alone_and_a_file_alone_give_one_run_that_is_evaluated_and_sear
     assert "connectivity = 16" in written and 'dtype = "f16"' in written
 
 
+@wide
 def test_a_name_that_two_claim_is_reported_with_both(
     contested: FreshEnvironment, data: Path
 ) -> None:

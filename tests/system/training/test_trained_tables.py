@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.kit.widely import wide
 
 import ttf
 
 ITEMS, GROUP, LENGTH = 300, 10, 5
 CHAOS = os.environ.get("TTF_CHAOS") == "1"
 # Where the trainer is killed; counted by `ttf.rundir.failpoints`.
-KILLS = ("checkpoint.write:6:kill", "table.write:40:kill", "table.fsync:3:kill")
+KILLS = (
+    "checkpoint.write:6:kill",
+    pytest.param("table.write:40:kill", marks=wide),
+    "table.fsync:3:kill",
+)
 MORE_KILLS = tuple(f"table.*:{number}:kill" for number in range(2, 60, 3))
 
 

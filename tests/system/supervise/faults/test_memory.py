@@ -80,6 +80,7 @@ def test_a_batch_that_does_not_fit_a_cgroup_is_cut_into_smaller_ones(
     assert_cut(done, reference)
 
 
+@wide
 def test_memory_that_grows_is_said_given_back_and_left_before_the_kill(
     place: FaultyPlace, group: Group
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_miner_in_the_trainer_that_brings_a_second_runtime_is_isolated(
     assert (place.faults / "heard").read_text() == "omp-duplicate\n"
 
 
+@wide  # mining/test_isolation_system.py has it
 def test_a_worker_that_aborts_leaves_the_trainer_alone(
     place: FaultyPlace, runtimes: tuple[Path, Path]
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_remedy_outlives_the_supervisor(place: FaultyPlace) -> None:
     assert "train.batch_size=32, train.accumulate=2" in done.out
 
 
+@wide  # benchmarks/exact_resume.py
 def test_a_run_that_goes_on_sets_its_own_variables_again_and_says_what_else_differs(
     place: FaultyPlace, tmp_path: Path, reference: Ended
 ) -> None:

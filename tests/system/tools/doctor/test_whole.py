@@ -43,6 +43,7 @@ def test_a_healthy_run_in_a_healthy_environment_passes(
     assert after == before  # no runs/, nothing else
 
 
+@wide  # each check has tests of its own
 def test_a_healthy_environment_passes_without_a_run(run_ttf: RunTtf) -> None:
     done = run_ttf("doctor", "--json")
     assert done.code == 0, done.out

@@ -61,6 +61,7 @@ def test_any_number_of_processes_trains_to_the_same_bits(tmp_path: Path, mode: s
         assert run_with(tmp_path, ranks, mode) == alone
 
 
+@wide  # a killed rank of three: supervise/nodes
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     flags = {**small_data(tmp_path / "data"), **COMMON, **MODES["mining"]}
     flags |= {"checkpoint.every_steps": 3}
