@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Final
 
@@ -11,11 +12,14 @@ from numpy.typing import NDArray
 
 from ttf.data.embedding.records import UNIT, Records
 from ttf.errors import ArtifactDamaged
+from ttf.process import platform
 
 # Reading what lies between two records is cheaper than another system call, up to this distance.
 _GAP: Final = 16 << 10
 # What is read in one go stays in the processor's cache until it is copied.
 _MOST: Final = 512 << 10
+# RWF_DONTCACHE of Linux 6.14, for which `os` has no name: what was read leaves the page cache at once.
+_DONT_CACHE: Final = 0x80
 
 
 def runs(units: NDArray[np.int64], length: int, gap: int = _GAP) -> NDArray[np.int64]:
@@ -36,7 +40,10 @@ def runs(units: NDArray[np.int64], length: int, gap: int = _GAP) -> NDArray[np.i
 class Reader:
     """Has one buffer for all reads: memory that is used for the first time costs more than the read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cached: bool = True) -> None:
+        """`cached` false: there is no room for the file in the page cache. To make room for what is
+        soon thrown out costs as much as the read."""
+        self._flags = 0 if cached or not platform.LINUX else _DONT_CACHE
         self._buffer = np.empty(2 * _MOST, np.uint8)
 
     def read(
@@ -70,17 +77,27 @@ class Reader:
         """The run at each offset goes to its place, and ends where the next one's place is."""
         if places[-1] > len(self._buffer):
             self._buffer = np.empty(int(places[-1]), np.uint8)
-        view, edges, preadv = memoryview(self._buffer.data), places.tolist(), os.preadv
+        view, edges = memoryview(self._buffer.data), places.tolist()
         for offset, begin, end in zip(offsets.tolist(), edges, edges[1:], strict=False):
-            done = preadv(fd, [view[begin:end]], offset)
+            done = self._pread(fd, view[begin:end], offset)
             while begin + done < end:
-                count = preadv(fd, [view[begin + done : end]], offset + done)
+                count = self._pread(fd, view[begin + done : end], offset + done)
                 if not count:
                     raise ArtifactDamaged(
                         f"{name} is {os.fstat(fd).st_size:,} bytes long; a record at byte "
                         f"{offset:,} is missing."
                     )
                 done += count
+
+    def _pread(self, fd: int, into: memoryview, offset: int) -> int:
+        if self._flags:
+            try:
+                return os.preadv(fd, [into], offset, self._flags)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+                self._flags = 0  # an older kernel, or a file system that cannot
+        return os.preadv(fd, [into], offset)
 
     def _windows(self, words: int) -> Records:
         """A record at each unit of the buffer; they overlap."""

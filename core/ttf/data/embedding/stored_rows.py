@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 from ttf.data.embedding.journal import AREA, SYNC_BYTES, Segment, committed_numbers, remove_others
 from ttf.data.embedding.positions import Reader
 from ttf.data.embedding.records import UNIT, Layout, Records
+from ttf.data.embedding.settings import JOURNAL_BYTES
 from ttf.errors import ArtifactDamaged, ConfigError, FolderInUse, storage_error
+from ttf.machine.memory.limits import limit_in_force
 from ttf.rundir.confined import names_in, read_json, refuse_foreign
 from ttf.rundir.durable import (
     TEMP_PREFIX,
@@ -57,7 +59,7 @@ class StoredRows:
         self.layout = layout
         self.bytes_read = 0
         self._kind = kind
-        self._reader = Reader()
+        self._reader = Reader(cached=_has_room(rows * layout.size))
         self._folder = path / _JOURNAL
         # Position of each row's newest record in the journal: place of the segment, unit. 0: none.
         self._where = np.zeros(rows, np.uint32)
@@ -335,6 +337,11 @@ def _refuse_files_of_others(path: Path) -> None:
             f"{path} is not empty ({some}), and is no embedding table: it has no {FACTS}.",
             hint=f"Choose a new folder. If it was a table, restore its {FACTS} from a copy.",
         )
+
+
+def _has_room(size: int) -> bool:
+    """Whether a file of this size and its journal may stay in the page cache beside what works."""
+    return 2 * (size + JOURNAL_BYTES) <= limit_in_force().bytes
 
 
 def size_on_disk(path: Path) -> int:
