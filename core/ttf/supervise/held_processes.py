@@ -25,7 +25,8 @@ class HeldProcesses:
     def keep(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         self._processes, self._since = processes, now()
 
-    def __bool__(self) -> bool:
+    def remain(self) -> bool:
+        """Whether any of them is still there; if so, it is shown."""
         if not self._processes:
             return False
         self._processes = [process for process in self._processes if process.poll() is None]

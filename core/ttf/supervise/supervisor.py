@@ -189,7 +189,7 @@ class Supervisor:
 
     def _before_a_trainer(self) -> Iterable[Event]:
         # A signal ends the wait for a restart.
-        held = bool(self._held)
+        held = self._held.remain()
         self._team.wait(self._signals, LOOK_EVERY_S if held else self._spawn_at - now())
         yield from self._from_signals()
         yield from self._team.events()
@@ -226,7 +226,7 @@ class Supervisor:
         """Yields Ended, or Died, or both if the trainer left because it was asked to."""
         code = trainer.finish()
         self._held.keep(trainer.held)
-        if self._orphans is not None and not self._held:
+        if self._orphans is not None and not trainer.held:
             self._orphans.end()
         self._end = trainer.end or {}
         error = self._end.get("error")

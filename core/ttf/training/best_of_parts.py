@@ -27,10 +27,15 @@ def best_of_parts(
     `width` best keys of the own part. To be exhausted; raise nothing on the way."""
     parts = sum(1 for own in queries if own)
     first = -(-width // parts)
-    pieces = team.pieces(queries, lambda a, b: read(a, b)[:, :first], (first,), np.dtype(np.int64))
+    kept: dict[int, Keys] = {}  # Of the own part, until the others have told theirs.
+
+    def first_of(start: int, stop: int) -> Keys:
+        kept[start] = read(start, stop)
+        return kept[start][:, :first]
+
+    pieces = team.pieces(queries, first_of, (first,), np.dtype(np.int64))
     for start, of_parts in itertools.groupby(pieces, lambda piece: piece[0]):
         best = merged([np.array(part) for _, part in of_parts], width)
-        own = np.empty((0, 2), np.int64)
-        if team.mine(queries):
-            own = beyond(read(start, start + len(best)), first, best)
-        yield start, with_more(best, team.together("more candidates", own))
+        own = kept.pop(start, np.empty((len(best), 0), np.int64))
+        more = beyond(own, first, best)
+        yield start, with_more(best, team.together("more candidates", more))

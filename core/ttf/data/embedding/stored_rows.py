@@ -340,7 +340,8 @@ def _refuse_files_of_others(path: Path) -> None:
 
 
 def _has_room(size: int) -> bool:
-    """Whether a file of this size and its journal may stay in the page cache beside what works."""
+    """Whether a file of this size and its journal fit into half of the memory: the other half is for
+    the program."""
     return 2 * (size + JOURNAL_BYTES) <= limit_in_force().bytes
 
 

@@ -16,9 +16,8 @@ from ttf.rundir.confined import open_named
 from ttf.text.numbers import size
 
 _LONGEST_CELL: Final = 64 << 20
-_LONGEST_LINE: Final = (
-    64 << 20
-)  # Characters; a packed file of a megabyte can hold a line of one GB.
+# Characters; a packed file of a megabyte can hold a line of one GB.
+_LONGEST_LINE: Final = 64 << 20
 _BOMS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _FIRST_ROWS: Final = 100  # JSON objects that are looked at for names.
 
