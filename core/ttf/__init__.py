@@ -87,6 +87,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         derived_seed as derived_seed,
         sampled_rows as sampled_rows,
     )
+    from ttf.data.parquet_pages import (
+        ParquetPages as ParquetPages,
+    )
     from ttf.data.shards.fetched import (
         Fetching as Fetching,
         RemoteFault as RemoteFault,
@@ -259,6 +262,7 @@ _NAMES: Final = {
     "ttf.data.embedding.table": "EmbeddingTable",
     "ttf.data.embedding.tower_rows": "TableRows TableTower",
     "ttf.data.order": "derived_seed sampled_rows",
+    "ttf.data.parquet_pages": "ParquetPages",
     "ttf.data.shards.fetched": "Fetching RemoteFault Shard",
     "ttf.data.shards.node_cache": "NodeCache",
     "ttf.data.vectors": "checked_ids checked_out checked_span numpy_dtype to_float32",

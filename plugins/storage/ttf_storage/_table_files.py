@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ttf import BadData, StorageError, open_named
+from ttf import BadData, ParquetPages, StorageError, numpy_dtype, open_named
 from ttf_storage._mapped import FileIdentity, check_identity, unreadable
-from ttf_storage._table_columns import leaf_of
+from ttf_storage._table_columns import is_text, layout_of, leaf_of, leaves
 
 PIECE_BYTES: Final = 4 << 20
 _READ_BYTES: Final = 1 << 20
@@ -102,9 +102,15 @@ class ParquetTable:
         self.schema = self.reader.schema_arrow
         self.num_rows = int(self.reader.metadata.num_rows)
         self.lock = threading.Lock()  # one position in the file
+        self.pages = ParquetPages(path, handle, self.reader.metadata)
 
     def pieces(self, name: str, row_bytes: int) -> Pieces:
-        return _ParquetPieces(self, name, max(1, PIECE_BYTES // max(1, row_bytes)))
+        rows, field = max(1, PIECE_BYTES // max(1, row_bytes)), leaves(self.schema)[name]
+        if is_text(field.type):
+            with self.lock:
+                return _ParquetPieces(self, name, self.pages.rows_at_once(name, rows), 0)
+        item_bytes = numpy_dtype(layout_of(field, name).dtype).itemsize
+        return _ParquetPieces(self, name, rows, item_bytes)
 
     def stored(self, name: str) -> tuple[int, str]:
         metadata, size, codecs = self.reader.metadata, 0, set()
@@ -126,8 +132,8 @@ class ParquetTable:
 class _ParquetPieces:
     mapped = False
 
-    def __init__(self, table: ParquetTable, name: str, rows: int) -> None:
-        self._table, self._name = table, name
+    def __init__(self, table: ParquetTable, name: str, rows: int, item_bytes: int) -> None:
+        self._table, self._name, self._item_bytes = table, name, item_bytes
         self._top = next(f.name for f in table.schema if f"{name}.".startswith(f"{f.name}."))
         self._rows = rows
         bounds, start = [0], 0
@@ -148,6 +154,8 @@ class _ParquetPieces:
     def piece(self, number: int) -> pa.Array:
         group, table = self._group[number], self._table
         with table.lock, explained(table.path):
+            if self._item_bytes:
+                table.pages.check_numbers(group, self._name, self._item_bytes)
             if not (0 <= self._next <= number and self._opened == group):
                 self._batches = table.reader.iter_batches(
                     self._rows, row_groups=[group], columns=[self._name], use_threads=False

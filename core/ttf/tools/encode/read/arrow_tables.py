@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.data.parquet_pages import ParquetPages
 from ttf.errors import BadData, PluginUnavailable, TtfError
-from ttf.rundir.confined import read_named_json
+from ttf.rundir.confined import open_named, read_named_json
 
 _ROWS: Final = 4096
 _STATE: Final = "state.json"
@@ -51,7 +52,11 @@ class ParquetTable:
     def rows(self, names: Sequence[str]) -> Iterator[tuple[int, Sequence[Any]]]:
         self._done = 0
         for path, file in zip(self._paths, self._files, strict=True):
-            batches = file.iter_batches(batch_size=_ROWS, columns=sorted(set(names)))
+            wanted = sorted(set(names))
+            with open_named(path) as raw:
+                sizes = ParquetPages(path, raw, file.metadata)
+                rows = min(sizes.rows_at_once(name, _ROWS) for name in wanted)
+            batches = file.iter_batches(batch_size=rows, columns=wanted)
             for batch in _guarded(batches, path):
                 columns = [batch.column(name).to_pylist() for name in names]
                 for values in zip(*columns, strict=True):
