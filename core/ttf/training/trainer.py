@@ -119,7 +119,9 @@ def run(
         trainer = Trainer(session, _write(session, log))
         if snapshot is not None:
             trainer.restore(snapshot, deviations)
-        trainer.deviate([*session.decided.deviations, *among])
+        trainer.deviate(session.decided.deviations)
+        for text in trainer.deviate(among):
+            reporter.note(f"The summary will say exact: false, because {text}.")
         return trainer.run(resumed_from=step or 0)
 
 
@@ -202,10 +204,12 @@ class Trainer:
                 f"interruption: {text}."
             )
 
-    def deviate(self, deviations: Sequence[str]) -> None:
-        """Notes what makes the numbers differ from an undisturbed run, each once."""
+    def deviate(self, deviations: Sequence[str]) -> list[str]:
+        """Notes what makes the numbers differ from an undisturbed run, each once; those new to it."""
         known = self._state.totals.deviations
-        known += [text for text in deviations if text not in known]
+        new = [text for text in deviations if text not in known]
+        known += new
+        return new
 
     def run(self, *, resumed_from: int) -> Summary:
         """Trains to the end and returns the summary; a failure is summarized, then raised."""

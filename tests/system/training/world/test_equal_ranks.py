@@ -96,7 +96,9 @@ def test_a_run_of_one_process_takes_shards_when_it_is_resumed_with_more(tmp_path
     flags = {**small_data(tmp_path / "data"), **COMMON, "train.shards": 1}
     flags |= {"checkpoint.every_steps": 3}
     train_ranks(tmp_path / "run", 1, flags, kill=(0, 12))
-    last = [each.summary for each in train_ranks(tmp_path / "run", 3, flags, resume=True)]
+    ends = train_ranks(tmp_path / "run", 3, flags, resume=True)
+    assert "exact: false, because the run was resumed with 3 processes" in ends[0].told
+    last = [each.summary for each in ends]
     assert [summary["shards"] for summary in last] == [8, 8, 8]
     assert not last[0]["exact"]
     assert "resumed with 3 processes" in " ".join(last[0]["deviations"])
