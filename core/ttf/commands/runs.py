@@ -13,7 +13,7 @@ from ttf.errors import ConfigError
 from ttf.rundir.documents import DECISION
 from ttf.text.numbers import duration, moment
 from ttf.text.shell import quoted
-from ttf.text.tables import table
+from ttf.text.tables import fitting, screen_width, table
 from ttf.text.terminal import Part, emit_json, next_command, say, show
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def list_(folders: tuple[Path, ...], metric: str, as_json: bool) -> None:
         next_command("ttf train")
         return
     head = ("run", "status", "steps", metric, "samples/s", "time", "incidents", "began")
-    show(table([_row(run, metric) for run in runs], head))
+    less = ("samples/s", "incidents", "began", "steps", "time")  # --json has all
+    show(fitting([_row(run, metric) for run in runs], head, screen_width(), less))
     if len(runs) > 1:
         next_command(f"ttf runs diff {quoted(runs[1].path)} {quoted(runs[0].path)}")
     else:

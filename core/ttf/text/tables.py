@@ -31,6 +31,25 @@ def table(
     )
 
 
+def fitting(
+    rows: Sequence[Sequence[str]], header: Sequence[str], width: int | None, less: Sequence[str]
+) -> str:
+    """`table`, without the columns `less`, the first of them first, where it is wider than `width`."""
+    head, body = list(header), [list(row) for row in rows]
+    shown = table(body, head)
+    for name in less if width is not None else ():
+        if max(map(len, shown.splitlines())) <= (width or 0):
+            break
+        at = head.index(name)
+        head, body = _without(head, at), [_without(row, at) for row in body]
+        shown = table(body, head)
+    return shown
+
+
+def _without(cells: list[str], at: int) -> list[str]:
+    return cells[:at] + cells[at + 1 :]
+
+
 def screen_width() -> int | None:
     """Of standard output, less one: a full line makes some terminals scroll. None in a pipe."""
     return shutil.get_terminal_size().columns - 1 if is_terminal(sys.stdout) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ttf.text.progress.ending import summary_rows
-from ttf.text.tables import table
+from ttf.text.tables import fitting, table
 
 
 def test_a_narrow_screen_wraps_the_last_column_between_words() -> None:
@@ -14,6 +14,15 @@ def test_a_narrow_screen_wraps_the_last_column_between_words() -> None:
         "steps         1,536",
     ]
     assert "went on unchanged" in table(rows)
+
+
+def test_a_narrow_screen_leaves_the_least_useful_columns_out() -> None:
+    rows, head = [["runs/a", "done", "100", "0.5"]], ["run", "status", "steps", "recall"]
+    whole = table(rows, head)
+    assert fitting(rows, head, None, ("steps",)) == fitting(rows, head, 30, ("steps",)) == whole
+    narrow = fitting(rows, head, 22, ("steps", "status"))
+    assert narrow.splitlines() == ["run     status  recall", "runs/a  done    0.5"]
+    assert fitting(rows, head, 5, ("steps", "status")).splitlines()[0] == "run     recall"
 
 
 def test_a_digest_fits_a_line_and_can_be_compared() -> None:
