@@ -124,6 +124,7 @@ def encode_command(
         val_split=val_split,
         seed=seed,
         overwrite=overwrite,
+        limited=True,
     )
     with (
         sigterm_raised("Stopped by SIGTERM. To continue, run the same command again."),

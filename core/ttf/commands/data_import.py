@@ -69,19 +69,21 @@ def import_command(
     "dtype"}], "notes", "resumed_at"}.
     """
     from ttf.data.vectors import parse_dtype
+    from ttf.machine.memory.reading import limited_reading
     from ttf.tools.import_.roles import Wanted
     from ttf.tools.import_.run import import_vectors
 
-    done = import_vectors(
-        source,
-        out,
-        queries=queries,
-        positives=positives,
-        wanted=Wanted(dtype=parse_dtype(dtype) if dtype else None, **wanted),
-        storage=storage,
-        overwrite=overwrite,
-        progress=progress_lines("importing"),
-    )
+    with limited_reading(source, queries, positives):
+        done = import_vectors(
+            source,
+            out,
+            queries=queries,
+            positives=positives,
+            wanted=Wanted(dtype=parse_dtype(dtype) if dtype else None, **wanted),
+            storage=storage,
+            overwrite=overwrite,
+            progress=progress_lines("importing"),
+        )
     lines = [
         f"{a['container']}/{a['name']}  {'x'.join(map(str, a['shape']))}  {a['dtype']}"
         for a in done.arrays

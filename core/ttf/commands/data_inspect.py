@@ -40,8 +40,10 @@ def inspect_command(path: str, full: bool, storage: str, as_json: bool) -> None:
     "hints", "notes"}; finite is null and norms is empty if no row was checked.
     """
     from ttf.data.inspect import inspect
+    from ttf.machine.memory.reading import limited_reading
 
-    seen = inspect(path, storage=storage, full=full)
+    with limited_reading(path):
+        seen = inspect(path, storage=storage, full=full)
     if as_json:
         emit_json(asdict(seen))
     else:
@@ -70,8 +72,10 @@ def verify_command(path: str, storage: str, as_json: bool) -> int:
     """
     from ttf.data.inspect import verify
     from ttf.errors import ExitCode
+    from ttf.machine.memory.reading import limited_reading
 
-    seen = verify(path, storage=storage)
+    with limited_reading(path):
+        seen = verify(path, storage=storage)
     ok = not seen.problems
     if as_json:
         emit_json({**asdict(seen), "ok": ok})

@@ -70,16 +70,18 @@ def convert_command(
     """
     from ttf.data.convert import convert
     from ttf.data.vectors import parse_dtype
+    from ttf.machine.memory.reading import limited_reading
 
     check_outputs([target], overwrite)
-    done = convert(
-        source,
-        target,
-        dtype=parse_dtype(dtype) if dtype else None,
-        missing="fill" if missing_is_fill else "refuse",
-        progress=progress_lines("converting"),
-        **how,
-    )
+    with limited_reading(source):
+        done = convert(
+            source,
+            target,
+            dtype=parse_dtype(dtype) if dtype else None,
+            missing="fill" if missing_is_fill else "refuse",
+            progress=progress_lines("converting"),
+            **how,
+        )
     lines = [f"{a['name']}  {'x'.join(map(str, a['shape']))}  {a['dtype']}" for a in done.arrays]
     show_result(done, "\n".join(lines), as_json)
     for note in done.notes:

@@ -33,6 +33,7 @@ def command(folder: Path, overwrite: bool, as_json: bool) -> None:
 
     With --json: {"run_toml": path or null, "found", "next"}.
     """
+    from ttf.machine.memory.reading import limited_reading
     from ttf.tools.init.look import look
 
     if not folder.is_dir():
@@ -42,7 +43,8 @@ def command(folder: Path, overwrite: bool, as_json: bool) -> None:
         raise ConfigError(
             f"{target} already exists.", hint=f"Train with it: ttf train {quoted(target)}"
         )
-    found = look(folder)
+    with limited_reading(folder):
+        found = look(folder)
     if found.training is not None:
         _write(target, found.training, folder)
         following = f"ttf train {quoted(target)}"

@@ -43,6 +43,7 @@ OUTSIDE = {
     "tools/import_/carry_out.py": "removes an empty folder that it made a moment ago",
     "training/settled_alike.py": MESSAGE,
     "machine/memory/limits.py": SYSTEM,
+    "machine/memory/reading.py": "files of the system; sums sizes of what the user named, opens none",
     "machine/others_load.py": SYSTEM,
     "machine/processor.py": SYSTEM,
     "mining/miner_results.py": VERIFIED,

@@ -20,6 +20,7 @@ from ttf.data.writing import make_room
 from ttf.errors import ConfigError, FolderInUse, storage_error
 from ttf.host import plugins
 from ttf.host.version import __version__
+from ttf.machine.memory.reading import limited_reading
 from ttf.rundir.confined import refuse_foreign
 from ttf.rundir.outputs import refuse_special
 from ttf.rundir.removing import remove, remove_if_possible, remove_if_there
@@ -55,6 +56,11 @@ class Wanted:
     val_split: float | Literal["auto"] = "auto"
     seed: int = 0
     overwrite: bool = False
+    limited: bool = False
+    """The process is a command's own, which may limit the memory that reading takes."""
+
+    def reading_inputs(self) -> contextlib.AbstractContextManager[None]:
+        return limited_reading(*self.inputs) if self.limited else contextlib.nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +87,8 @@ class Encoded:
 
 def encode_inputs(wanted: Wanted, reporter: Reporter, desk: Desk | None = None) -> Encoded:
     """Call it in the main thread. `desk`: where other hosts may come that help."""
-    check_first_rows(wanted.inputs, wanted.reading)
+    with wanted.reading_inputs():
+        check_first_rows(wanted.inputs, wanted.reading)
     with _locked(wanted.out) as work, EncoderProcess(wanted.encoder) as encoder:
         reporter.stage("load the encoder", None)
         facts = encoder.facts()
@@ -90,7 +97,8 @@ def encode_inputs(wanted: Wanted, reporter: Reporter, desk: Desk | None = None) 
         if there is not None and there["identity"] == identity and _all_there(wanted.out, there):
             return _encoded(wanted, there, already_there=True)
         _require_free(wanted, work, there)
-        found = read_inputs(wanted.inputs, wanted.reading, work, reporter)
+        with wanted.reading_inputs():
+            found = read_inputs(wanted.inputs, wanted.reading, work, reporter)
         item = 4 if wanted.dtype == "f32" else 2
         total = sum(kind.count for kind, _ in found.kinds)
         vectors = work / "vectors"
@@ -120,11 +128,13 @@ def help_node_0(wanted: Wanted, place: Place, reporter: Reporter) -> dict[str, A
     from ttf.tools.tickets.facts import host_name
     from ttf.tools.tickets.follower import follow
 
-    check_first_rows(wanted.inputs, wanted.reading)
+    with wanted.reading_inputs():
+        check_first_rows(wanted.inputs, wanted.reading)
     folder = wanted.out.with_name(f"{wanted.out.name}-{host_name()}")
     with _locked(folder) as work, EncoderProcess(wanted.encoder) as encoder:
         facts = encoder.facts()
-        found = read_inputs(wanted.inputs, wanted.reading, work, reporter)
+        with wanted.reading_inputs():
+            found = read_inputs(wanted.inputs, wanted.reading, work, reporter)
         dtype = _TYPES[wanted.dtype]
         hand = hand_of(encoder, facts, found.kinds, work, dtype, place)
         with contextlib.closing(hand):
