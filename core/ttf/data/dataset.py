@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ttf.contracts import Store, VectorSource
 from ttf.data import own_negatives
 from ttf.data.foreign_content import foreign_content
+from ttf.data.items import whose_numbers
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.set_back import ChangeTimes
@@ -197,7 +198,7 @@ class Queries:
             raise BadData(
                 f"{self.source.name}[{rows[wrong[0]]}] in {self.source.uri} refers to row "
                 f"{value}, but {self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
-                hint="Use the context file for which these row numbers were made (--context)."
+                hint=whose_numbers(self.context)
                 + (" Rows are counted from 0." if value == self.context.shape[0] else ""),
             )
         counts = valid.sum(axis=1)

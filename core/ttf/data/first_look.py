@@ -18,6 +18,7 @@ from ttf.contracts import VectorSource
 from ttf.data.dataset import Dataset, Queries, Split
 from ttf.data.finite import require_finite_documents, require_finite_queries
 from ttf.data.items import Items
+from ttf.data.padding import padded_numbers, padded_vectors
 from ttf.data.vectors import FLOATS, row_norms, to_float32, unit_rows
 from ttf.errors import BadData
 
@@ -39,6 +40,10 @@ _REPEATED_SHARE: Final = 0.1
 
 def look(data: Dataset) -> Iterator[str]:
     """Messages for the user. Raises BadData for vectors that cannot be trained on."""
+    for split in (data.train, data.val):
+        rows = _sampled(len(split), _width(split.queries))
+        where = f"{split.queries.source.name} in {split.queries.source.uri}"
+        yield from padded_numbers(split, rows, where)
     if isinstance(data.bank, Items):
         yield from _repeated(data)
         return
@@ -47,27 +52,11 @@ def look(data: Dataset) -> Iterator[str]:
         x = split.batch(rows).x
         require_finite_queries(split, rows, x)
         where = f"{split.queries.source.name} in {split.queries.source.uri}"
-        yield from _padded(split.queries, x, where)
+        yield from padded_vectors(split.queries, x, where)
         yield from _lengths(x.reshape(len(x), -1), where)
     yield from _documents(data)
     yield from _repeated(data)
     yield from _at_random(data)
-
-
-def _padded(queries: Queries, x: NDArray[np.float32], where: str) -> Iterator[str]:
-    """Says if sequences of vectors look padded, and nothing says how long they are."""
-    if x.ndim != 3 or queries.context is not None or queries.lengths is not None:
-        return
-    ends_in_zero = ~x[:, -1].any(axis=1) & x.reshape(len(x), -1).any(axis=1)
-    count = int(ends_in_zero.sum())
-    if count:
-        split = queries.source.name.rpartition("_")[2]
-        what = "sequence ends in a zero vector" if count == 1 else "sequences end in zero vectors"
-        yield (
-            f"{where}: {count:,} of {len(x):,} checked {what}. If this is padding, give the lengths: "
-            f"len_{split} (int64), or mask_{split} (True for each valid step). Without them, the "
-            "tower reads the padding."
-        )
 
 
 def _documents(data: Dataset) -> Iterator[str]:
