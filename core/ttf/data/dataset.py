@@ -52,6 +52,15 @@ def _where_vectors_are(store: Store, present: Sequence[str]) -> str:
         return foreign
     shapes = {name: store.describe(name).get("shape") for name in present}
     flat = [name for name, shape in shapes.items() if shape and len(shape) == 2]
+    if (
+        not flat
+        and len(present) > 1
+        and all(shape and len(shape) == 1 for shape in shapes.values())
+    ):
+        return (
+            "If each column has one number of the vectors, put them together: "
+            f'numpy.save("bank.npy", table.to_numpy("float32")) with the table of {store.uri}.'
+        )
     name = flat[0] if len(flat) == 1 else "embeddings"
     return f"If the array has another name, give its name: --set data.names.vectors={quoted(name)}"
 

@@ -43,7 +43,8 @@ def look(data: Dataset) -> Iterator[str]:
     for split in (data.train, data.val):
         rows = _sampled(len(split), _width(split.queries))
         where = f"{split.queries.source.name} in {split.queries.source.uri}"
-        yield from padded_numbers(split, rows, where)
+        if not _same_array(split, data):
+            yield from padded_numbers(split, rows, where)
     if isinstance(data.bank, Items):
         yield from _repeated(data)
         return
@@ -52,11 +53,17 @@ def look(data: Dataset) -> Iterator[str]:
         x = split.batch(rows).x
         require_finite_queries(split, rows, x)
         where = f"{split.queries.source.name} in {split.queries.source.uri}"
-        yield from padded_vectors(split.queries, x, where)
-        yield from _lengths(x.reshape(len(x), -1), where)
+        if not _same_array(split, data):
+            yield from padded_vectors(split.queries, x, where)
+        yield from _lengths(x.reshape(len(x), -1), where, are_queries=True)
     yield from _documents(data)
     yield from _repeated(data)
     yield from _at_random(data)
+
+
+def _same_array(split: Split, data: Dataset) -> bool:
+    """Validation pairs that were drawn lie in the array of the others: what is padded there was said."""
+    return split is data.val and split.drawn
 
 
 def _documents(data: Dataset) -> Iterator[str]:
@@ -81,7 +88,9 @@ def _sampled(count: int, width: int) -> NDArray[np.int64]:
 # --- vectors without a direction --------------------------------------------------------------
 
 
-def _lengths(rows_SD: NDArray[np.float32], where: str) -> Iterator[str]:
+def _lengths(
+    rows_SD: NDArray[np.float32], where: str, *, are_queries: bool = False
+) -> Iterator[str]:
     lengths = row_norms(rows_SD)
     without = ~((lengths > _SHORTEST) & (lengths < _LONGEST))
     first = int(without.argmax())
@@ -94,11 +103,14 @@ def _lengths(rows_SD: NDArray[np.float32], where: str) -> Iterator[str]:
             ),
         )
     if without.any():
+        one = without.sum() == 1
+        result = f"no query can find {'it' if one else 'them'}"
+        if are_queries:
+            result = f"all documents are equally near to {'it' if one else 'them'}"
         yield (
             f"{where}: {int(without.sum()):,} of {len(lengths):,} checked rows "
             f"{_what_they_are(lengths[without])} (the first: norm {lengths[first]:.3g}). "
-            f"{'It has' if without.sum() == 1 else 'They have'} no direction, so no query can find "
-            f"{'it' if without.sum() == 1 else 'them'}."
+            f"{'It has' if one else 'They have'} no direction, so {result}."
         )
     elif len(rows_SD) > 1 and bool((rows_SD == rows_SD[0]).all()):
         yield f"{where}: all {len(rows_SD):,} checked rows are the same vector."

@@ -63,7 +63,8 @@ def _queries(arrays: NamedArrays, chosen: str, context: Callable[[], VectorSourc
     if source.dtype in ("int32", "int64"):
         raise BadData(
             f"vectors in {arrays.uri} has the type {source.dtype}, so it cannot be vectors.",
-            hint="If these are numbers of items, or rows of the context, name the array seq_test.",
+            hint="If these are numbers of items, or rows of the context, save them as"
+            " seq_test: numpy.savez('queries.npz', seq_test=numbers)",
         )
     need_floats(source, arrays.stored_type("vectors"), (2, 3), "(N, D) or (N, L, D)")
     return Queries(source, None, None)

@@ -71,7 +71,7 @@ class Columns:
             raise ConfigError(
                 f"{uri}: which column is the {' and which the '.join(lacking)}? The columns are: "
                 f"{shown}.",
-                hint=f"Name them: {flags}",
+                hint=f"Name them: {flags}. If these are texts and no names, write a first line with names.",
             )
         return Columns(
             query=query,
