@@ -298,7 +298,7 @@ def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
     # `ids` name the rows of `vectors`, each once. A table of candidates has ids as often as they were
     # found.
     ids, vectors = arrays.get("ids"), arrays.get("vectors")
-    if not ids or len(ids.shape) != 1:
+    if not ids or not ids.shape or len(ids.shape) != 1:
         return []
     held: NDArray[Any] | None = text_of(store, "ids")
     if held is None and ids.mappable:

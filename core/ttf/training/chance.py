@@ -64,8 +64,9 @@ def nothing_learned(before: Ranked, after: Ranked, ks: Sequence[int], metric: st
     )
     order = f"a random order has a {name} of {after.by_chance(k):.4f}."
     if not after.could_tell(k):
+        queries = "query" if after.queries == 1 else "queries"
         return (
-            f"With {after.queries:,} validation queries nothing shows whether the model ranks the "
+            f"With {after.queries:,} validation {queries} nothing shows whether the model ranks the "
             f"{after.documents:,} documents better than chance: {figures}; {order}"
         )
     return f"The model ranks the {after.documents:,} documents no better than chance: {figures}; {order}"

@@ -207,3 +207,18 @@ def test_a_number_that_only_fills_sequences_up_is_named(front: bool, tmp_path: P
 def test_one_row_without_a_direction_is_said_in_the_singular(tmp_path: Path) -> None:
     (note,) = seen(tmp_path, changed(BANK, 5, 0.0))
     assert "1 of 200 checked rows is zero (the first: norm 0). It has no direction" in note
+    (note,) = seen(tmp_path, X_train=changed(GOOD["X_train"], 5, 0.0))
+    assert note.endswith("It has no direction, so all documents are equally near to it.")
+
+
+def test_padding_with_nan_is_told_with_the_array_that_says_so(tmp_path: Path) -> None:
+    sequences = np.repeat(QUERIES[:, None], 3, axis=1)
+    sequences[:20, 2] = np.nan
+    with pytest.raises(BadData) as error:
+        seen(tmp_path, X_train=sequences[TRAIN], X_val=sequences[VAL])
+    assert "If this is padding, give the lengths: len_train" in error.value.hint
+    sequences[1, 0] = np.nan
+    sequences[1, 2] = 0
+    with pytest.raises(BadData) as error:
+        seen(tmp_path, X_train=sequences[TRAIN], X_val=sequences[VAL])
+    assert "len_train" not in error.value.hint

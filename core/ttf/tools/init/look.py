@@ -129,8 +129,9 @@ def _choice(path: Path, contents: Contents) -> str:
     if not fit:
         return ""
     names = ", ".join(Path(uri).name for uri in fit)
-    command = f"ttf train --pairs {quoted(contents.uri)} --bank {quoted(fit[0])}"
-    return f" It may be {names}; for the first one: {command}"
+    return (
+        f" It may be one of: {names}. Choose: ttf train --pairs {quoted(contents.uri)} --bank FILE"
+    )
 
 
 def _as_items(contents: Contents, found: Companions) -> str:

@@ -142,6 +142,16 @@ def test_columns_without_a_role_are_named_with_the_option_they_may_be_meant_for(
     assert read(tmp_path / "a.csv", columns=Columns(grade="Label")).unused == ("id",)
 
 
+def test_an_empty_text_in_a_folder_of_parquet_is_told_with_its_file(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "parts").mkdir()
+    for name, answers in (("a", ["one", "two"]), ("b", ["three", ""])):
+        table = arrow.table({"query": ["q", "r"], "answer": answers})
+        parquet.write_table(table, tmp_path / "parts" / f"{name}.parquet")
+    with pytest.raises(BadData, match=r"parts/b\.parquet row 2: the document is empty"):
+        read(tmp_path / "parts")
+
+
 def test_negatives_of_sentence_transformers_are_numbered_columns(tmp_path: Path) -> None:
     head = "anchor,positive,negative_1,negative_2"
     (tmp_path / "a.csv").write_text(f"{head}\nq,p,n1,n2\nr,p2,,n2\n")
