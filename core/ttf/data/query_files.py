@@ -26,7 +26,7 @@ def open_queries(
 ) -> Iterator[Queries]:
     """Yields an array `vectors`, or the first X_* or seq_* of the file; closed after the `with`.
 
-    `say` is told of lengths and masks in the file that are not used.
+    `say` is told which of several arrays it is, and of lengths and masks that are not used.
     """
     with Opening(config) as opening:
         arrays = NamedArrays(open_store(uri), {})
@@ -35,6 +35,9 @@ def open_queries(
         found = _queries(
             arrays, chosen, lambda: bank() if config.context is None else opening.context
         )
+        others = [name for name in _FIRST if name != chosen and name in arrays.store.names()]
+        if others:
+            say(f"The queries are {chosen} of {arrays.uri}, which also has {', '.join(others)}.")
         if found.sequence:
             for note in _unused_lengths(arrays, chosen):
                 say(note)

@@ -72,7 +72,7 @@ def test_an_unknown_or_another_encoder_is_told(invoke: Invoke, run: Path) -> Non
 def test_a_model_that_is_closed_and_texts_without_an_encoder_are_told(run: Path) -> None:
     with ttf.load(run) as model:
         with pytest.raises(ttf.BadData, match="have the type <U1") as texts:
-            model.search(["a", "b"])  # type: ignore[arg-type, list-item]
+            model.search(["a", "b"])  # type: ignore[list-item]
         assert texts.value.hint.startswith("Texts are encoded first")
         model.search(np.ones((1, 256), np.float32))
     with pytest.raises(ttf.ConfigError, match="the model or the miner is closed"):
