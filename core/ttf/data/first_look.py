@@ -45,6 +45,7 @@ def look(data: Dataset) -> Iterator[str]:
         where = f"{split.queries.source.name} in {split.queries.source.uri}"
         if not _same_array(split, data):
             yield from padded_numbers(split, rows, where)
+    yield from _own_negatives_that_are_right(data.train)
     if isinstance(data.bank, Items):
         yield from _repeated(data)
         return
@@ -135,6 +136,20 @@ def _what_they_are(lengths: NDArray[np.float32]) -> str:
 
 
 # --- rows that do not belong together -----------------------------------------------------------
+
+
+def _own_negatives_that_are_right(split: Split) -> Iterator[str]:
+    if split.negatives is None:
+        return
+    rows = _sampled(len(split), split.negatives.shape[1])
+    own_SK, known_SP = split.negatives[split.keep[rows]], split.known(rows)
+    given = own_SK >= 0
+    right = given & (own_SK[:, :, None] == known_SP[:, None, :]).any(axis=2)
+    if right.any():
+        yield (
+            f"neg_train: {int(right.sum()):,} of {int(given.sum()):,} checked own negatives are positives "
+            "of the same pair, so they teach it nothing."
+        )
 
 
 def _repeated(data: Dataset) -> Iterator[str]:

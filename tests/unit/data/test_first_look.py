@@ -211,6 +211,14 @@ def test_one_row_without_a_direction_is_said_in_the_singular(tmp_path: Path) -> 
     assert note.endswith("It has no direction, so all documents are equally near to it.")
 
 
+def test_own_negatives_that_are_positives_of_their_pair_are_counted(tmp_path: Path) -> None:
+    own = np.stack([(TRAIN + 1) % COUNT, np.full(150, -1)], axis=1)
+    assert seen(tmp_path, neg_train=own) == []
+    own[:3, 1] = TRAIN[:3]
+    (note,) = seen(tmp_path, neg_train=own)
+    assert "3 of 153 checked own negatives are positives of the same pair" in note
+
+
 def test_padding_with_nan_is_told_with_the_array_that_says_so(tmp_path: Path) -> None:
     sequences = np.repeat(QUERIES[:, None], 3, axis=1)
     sequences[:20, 2] = np.nan
