@@ -62,6 +62,7 @@ _OF_THE_CRASH_SIDE = frozenset(
 HERE = {name: text for name, text in COMMANDS.items() if _IS_FULL or name in _OF_THE_CRASH_SIDE}
 
 _OF_CRASH_SIDE = """\
+
 \b
 First steps:
   ttf guard -- python train.py   run your script; if it crashes: why, with the evidence
@@ -73,6 +74,7 @@ First steps:
 _TRAINS = "Train two-tower retrievers on vectors that lie on disk."
 _EXPLAINS = "Find out why a process crashed."
 _OF_FULL = """\
+
 \b
 First steps:
   ttf train                      train on a demo data set, under a minute
@@ -81,6 +83,7 @@ First steps:
 
 """
 _EPILOG = """\
+
 \b
 Streams: results go to standard output, progress and messages to standard error.
 With --json, standard output contains one JSON document and nothing else. A command that

@@ -21,7 +21,7 @@ _HOSTS = (
     options.count(
         "--nodes",
         default=1,
-        help="Hosts that do this together; start the same command on each of them. [default: 1]",
+        help="Hosts that do this together; start the same command on each of them.",
     ),
     click.option(
         "--rendezvous",

@@ -54,6 +54,7 @@ Examples:
   ttf ab --command "python a.py" --command "python b.py" --metric 'loss: ([0-9.]+)'
   ttf ab a.toml b.toml --nodes 2 --rendezvous 10.0.0.1:29400    the same on each of two hosts
   ttf ab a.toml b.toml --executor dask --parallel 4             blocks as jobs of a cluster
+
 \b
 An arm is one configuration. A block has one repeat of each arm, all with the same seed, in a
 random, balanced order. A repeat with a crash counts too: it survived if it finished after

@@ -35,6 +35,7 @@ Examples:
   ttf bench --list              the benchmarks, and which other programs are installed
   ttf bench --tune              choose the fastest exact float32 product for this machine
   ttf bench --json > bench.json
+
 \b
 ttf and each peer run alternately in one process; a ratio is the median over pairs of such runs,
 with 95% bounds. To install the peers: pip install 'twotower[peers]'. Exit codes: 0 all benchmarks

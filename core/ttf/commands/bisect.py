@@ -68,6 +68,7 @@ Examples:
   ttf bisect --resume runs/bisect-001             continues the study
   ttf bisect --command -- python train.py --accum 16 --amp
   ttf bisect --command --vary env:OMP_NUM_THREADS=1 --vary flag:--accum=1 -- python train.py ...
+
 \b
 Exit code 0: the study ended, even if it is not sure; --json contains the result ("verdict":
 culprit, pair, unexplained, healthy, unsure). 2, 3: the configuration or the data is wrong.""",

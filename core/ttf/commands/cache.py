@@ -21,6 +21,7 @@ Examples:
   ttf cache list
   ttf cache clear --older-than 30d
   ttf cache clear half index
+
 \b
 The cache holds what can be made again. It is the folder TTF_HOME, or ~/.cache/ttf."""
 

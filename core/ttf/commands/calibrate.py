@@ -22,6 +22,7 @@ Examples:
   ttf calibrate runs/run-001                       with its own pairs and bank
   ttf calibrate runs/run-001 --bank new-bank.npz   for other documents
   ttf calibrate runs/run-001 --pairs more.npz --bank new-bank.npz --json
+
 \b
 To continue an interrupted command, run it again. ttf eval, ttf search and ttf mine use the result."""
 )

@@ -46,6 +46,7 @@ Examples:
   ttf config show run.toml --lr 3e-4                a file with one change
   ttf config show runs/run-001                      the configuration of a run
   ttf config show --tower mlp > run.toml            a file to start with
+
 \b
 "auto" gets its value after the run has read the data: see ttf train --plan, or OUT/run.toml.""",
 )
@@ -153,6 +154,7 @@ def print_sections(sections: list[Section], as_json: bool) -> None:
     epilog="""\b
 Examples:
   ttf config schema > ttf.schema.json
+
 \b
 An editor with a TOML language server then completes keys and underlines mistakes, if the first line
 of run.toml is:
@@ -171,6 +173,7 @@ def schema() -> None:
 Examples:
   ttf config convert config.yaml                     print it as a run.toml
   ttf config convert config.yaml --out run.toml
+
 \b
 Exit codes: 0 everything is translated, or needs no counterpart; 2 something could not be translated,
 or a key does not take its value: the file is written all the same, and both are listed.""",

@@ -26,6 +26,7 @@ Examples:
   ttf data encode beir/scifact --encoder sentence-transformers --model ./my-model --out data
   ttf data encode triplets.parquet --negative negative --encoder hash --out data
   ttf data encode faq.csv --encoder hash --out data --nodes 2 --rendezvous 10.0.0.1:29400
+
 \b
 INPUT is a CSV, TSV, JSONL or Parquet file (the first two also with .gz), a folder of Parquet files, a
 folder of BEIR (corpus.jsonl, queries.jsonl, qrels/), or a data set of datasets.save_to_disk.
@@ -63,7 +64,8 @@ A cell of documents or negatives may hold a list. To continue an interrupted com
     "--val-split",
     type=options.Parsed("F", lambda text: _share(text)),
     default="auto",
-    help="Share of the pairs for validation, drawn by document. [default: auto]",
+    help="Share of the pairs for validation, drawn by document; auto: 5%, at least 200 pairs, at "
+    "most 5,000 and a fifth; 0: none.",
 )
 @click.option("--seed", type=options.NATURAL, default=0, help="Seed of that draw.")
 @options.count("--threads", help="CPU threads. [default: all cores]")

@@ -23,6 +23,7 @@ Examples:
   ttf data import docs.faiss --out data/docs                    a flat index, with its ids
   ttf data import docs.parquet --vectors embedding --ids doc_id --out data/docs
   ttf data import docs.pt --queries queries.pt --positives truth.ivecs --out data/docs
+
 \b
 After a kill, the same command goes on where it was.""",
 )

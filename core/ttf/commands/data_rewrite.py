@@ -100,6 +100,7 @@ Examples:
   ttf data subset pairs.npz small.npz --train 1000 --bank bank.npz --bank-out small-bank.npz
   ttf data subset pairs.npz small.npz --train 1000 --bank bank.npz --bank-out small-bank.npz \\
       --context context.npz
+
 \b
 If the pairs have seq_* and the bank is cut, ttf must know to which file the row numbers belong:
 use --context FILE or --context-is-bank.""",

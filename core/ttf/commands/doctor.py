@@ -39,6 +39,7 @@ Examples:
   ttf doctor --loader train.py --loader 'sample=100x768 dataset=11GB' -v
   ttf doctor run.toml --peers --nodes 2 --rendezvous node0:29400    on each node at the same time
   ttf doctor --json > doctor.json || echo unsafe
+
 \b
 Exit codes: 0 nothing failed (warnings are allowed); 2 the configuration is wrong;
 6 the environment is unsafe; 3 the data is bad. If several checks fail, the first code of this

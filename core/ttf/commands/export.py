@@ -26,6 +26,7 @@ Examples:
   ttf export runs/run-001 sentence-transformers --encoder all-MiniLM-L6-v2/ --out model
   ttf export runs/run-001 onnx --out onnx
   ttf export runs/run-001 faiss --out new-index --bank new-bank.npz
+
 \b
 The formats: ttf plugins list --kind exporter. Their options, for --set: ttf plugins show exporter.NAME"""
 )

@@ -19,6 +19,7 @@ _FILE = "run.toml"
 Examples:
   ttf init                 for the current folder
   ttf init my-data
+
 \b
 Vectors become a run.toml. For texts, the output names the command that encodes them first."""
 )

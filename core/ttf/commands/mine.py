@@ -45,6 +45,7 @@ Examples:
   ttf mine --queries queries.npz --bank bank.npz --out candidates.npz
   ttf mine --queries q.npz --bank bank.npz --miner faiss --set miner.faiss.kind=ivf -k 100 \\
       --out candidates.npz
+
 \b
 The FILE of --queries needs an array `vectors` or X_* with two dimensions. The table contains `ids`
 (Q, K) int64, the row numbers of the bank, and `scores` (Q, K) float32, best first. To continue an

@@ -33,6 +33,7 @@ Examples:
   ttf monitor 12345                        any process, with its child processes
   ttf monitor runs/run-001 >> memory.log   one line per second, for a log
   ttf monitor runs/run-001 --json | jq .limit.seconds_left
+
 \b
 anon, shared: memory that counts toward a limit. file: mapped files; the kernel can free it.
 The time to the limit is computed from the last five minutes, and shown only if the memory

@@ -29,6 +29,7 @@ Examples:
   ttf report runs/run-001 --bundle for-support.zip --attach doctor.json
   ttf report guard-001 --json | jq -r .path
   ttf report runs/ab-001                        a study of ttf ab, also while it runs
+
 \b
 The page is one file and needs no internet. It also works for a run that is still running, or that
 ended without a record. The bundle contains the page, the incidents, the configuration, and

@@ -17,9 +17,11 @@ from ttf.tools.several import scale_of
 Examples:
   ttf resume runs/run-001
   ttf resume runs/run-001 --json | jq .metrics
+
 \b
 The run keeps its configuration, but the number of machines and processes may change:
   ttf resume runs/run-001 --ranks 2
+
 \b
 To change something, start a new run with its run.toml:
   ttf train runs/run-001/run.toml --lr 3e-4 --out runs/slower"""

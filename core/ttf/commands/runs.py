@@ -29,6 +29,7 @@ Examples:
   ttf runs show runs/run-001                  configuration, data, environment and result of a run
   ttf runs diff runs/run-001 runs/run-002     only what differs
   ttf runs incidents                          every death, and whether they have a pattern
+
 \b
 These commands only read, also while a run goes on. They read folders of runs and of ttf guard."""
 

@@ -40,6 +40,7 @@ Examples:
   ttf runs incidents                          every death of the runs in runs/
   ttf runs incidents runs/guard-00* --accumulate 16
   ttf runs incidents runs/run-003 --json | jq .tied_to
+
 \b
 Give folders of the same work: what differs between them looks like a pattern of the deaths.""",
 )

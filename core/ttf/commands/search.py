@@ -27,6 +27,7 @@ Examples:
   ttf search runs/run-001 --text "how do I reset my password?"
   ttf search runs/run-001 --queries queries.npz -k 100 --out found.npz
   ttf search runs/run-001 --queries queries.npz --bank new-bank.npz
+
 \b
 --text needs data of ttf data encode: the card beside them names the encoder.
 The file with the queries needs an array `vectors`, X_*, or seq_* (rows of the run's context).

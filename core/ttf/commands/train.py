@@ -29,6 +29,7 @@ Examples:
   ttf train --pairs windows.npz --context context.npz --bank bank.npz --set miner.negatives=8
   ttf train run.toml --ranks 2                  two processes on this machine
   ttf train run.toml --nodes 2 --rendezvous 10.0.0.1:29400    the same on each of two machines
+
 \b
 A flag overrides --set, --set overrides RUN.toml, and RUN.toml overrides the default.
 OUT/run.toml records where each value comes from. Paths in RUN.toml are relative to its

@@ -29,6 +29,7 @@ Examples:
   ttf tune run.toml --tower mlp --set loss.symmetric=true    these two values stay
   ttf tune --resume runs/tune-001               continues the study with the time that is left
   ttf train runs/tune-001/best.toml --seed 1    the same again with another seed
+
 \b
 Trial 1 is your configuration. A value of RUN.toml is where the search starts; a value that is
 given as a flag or with --set stays as it is. Trials are short runs of ttf train, judged on a part

@@ -32,10 +32,7 @@ def text_of(path: Path) -> str:
     except FileNotFoundError as error:
         raise ConfigError(
             f"There is no file {path}.{_nearby(path)}",
-            hint=(
-                "Without a file, ttf train uses the command-line options and the defaults: "
-                "see ttf train --help."
-            ),
+            hint="Check the path. To have one written for the files of a folder: ttf init FOLDER",
         ) from error
     except IsADirectoryError as error:
         raise ConfigError(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ttf.contracts import Store, VectorSource
 from ttf.data import own_negatives
 from ttf.data.foreign_content import foreign_content
+from ttf.data.items import whose_numbers
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import NamedArrays
 from ttf.data.set_back import ChangeTimes
@@ -51,6 +52,15 @@ def _where_vectors_are(store: Store, present: Sequence[str]) -> str:
         return foreign
     shapes = {name: store.describe(name).get("shape") for name in present}
     flat = [name for name, shape in shapes.items() if shape and len(shape) == 2]
+    if (
+        not flat
+        and len(present) > 1
+        and all(shape and len(shape) == 1 for shape in shapes.values())
+    ):
+        return (
+            "If each column has one number of the vectors, put them together: "
+            f'numpy.save("bank.npy", table.to_numpy("float32")) with the table of {store.uri}.'
+        )
     name = flat[0] if len(flat) == 1 else "embeddings"
     return f"If the array has another name, give its name: --set data.names.vectors={quoted(name)}"
 
@@ -197,7 +207,7 @@ class Queries:
             raise BadData(
                 f"{self.source.name}[{rows[wrong[0]]}] in {self.source.uri} refers to row "
                 f"{value}, but {self.context.uri} has rows 0 to {self.context.shape[0] - 1}.",
-                hint="Use the context file for which these row numbers were made (--context)."
+                hint=whose_numbers(self.context)
                 + (" Rows are counted from 0." if value == self.context.shape[0] else ""),
             )
         counts = valid.sum(axis=1)

@@ -17,8 +17,23 @@ def require_finite_queries(split: Split, rows: NDArray[np.int64], x: NDArray[np.
         raise BadData(
             f"{source.name}[{split.keep[rows[wrong[0]]]}] in {source.uri} is not finite "
             f"(NaN or infinite; {wrong.size} of the {len(rows)} checked rows).",
-            hint=f"To list all such rows: ttf data inspect --full {source.uri}",
+            hint=f"To list all such rows: ttf data inspect --full {source.uri}"
+            + _as_padding(split, x[wrong]),
         )
+
+
+def _as_padding(split: Split, wrong_WLD: NDArray[np.float32]) -> str:
+    """More of the hint, if every wrong sequence ends in a step without any number."""
+    queries = split.queries
+    if wrong_WLD.ndim != 3 or queries.context is not None or queries.lengths is not None:
+        return ""
+    if not np.isnan(wrong_WLD[:, -1]).all():
+        return ""
+    name = queries.source.name.rpartition("_")[2]
+    return (
+        f". If this is padding, give the lengths: len_{name} (int64), or mask_{name} (True for each "
+        "valid step)."
+    )
 
 
 def require_finite_documents(

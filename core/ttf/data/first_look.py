@@ -18,6 +18,7 @@ from ttf.contracts import VectorSource
 from ttf.data.dataset import Dataset, Queries, Split
 from ttf.data.finite import require_finite_documents, require_finite_queries
 from ttf.data.items import Items
+from ttf.data.padding import padded_numbers, padded_vectors
 from ttf.data.vectors import FLOATS, row_norms, to_float32, unit_rows
 from ttf.errors import BadData
 
@@ -39,6 +40,12 @@ _REPEATED_SHARE: Final = 0.1
 
 def look(data: Dataset) -> Iterator[str]:
     """Messages for the user. Raises BadData for vectors that cannot be trained on."""
+    for split in (data.train, data.val):
+        rows = _sampled(len(split), _width(split.queries))
+        where = f"{split.queries.source.name} in {split.queries.source.uri}"
+        if not _same_array(split, data):
+            yield from padded_numbers(split, rows, where)
+    yield from _own_negatives_that_are_right(data.train)
     if isinstance(data.bank, Items):
         yield from _repeated(data)
         return
@@ -47,27 +54,17 @@ def look(data: Dataset) -> Iterator[str]:
         x = split.batch(rows).x
         require_finite_queries(split, rows, x)
         where = f"{split.queries.source.name} in {split.queries.source.uri}"
-        yield from _padded(split.queries, x, where)
-        yield from _lengths(x.reshape(len(x), -1), where)
+        if not _same_array(split, data):
+            yield from padded_vectors(split.queries, x, where)
+        yield from _lengths(x.reshape(len(x), -1), where, are_queries=True)
     yield from _documents(data)
     yield from _repeated(data)
     yield from _at_random(data)
 
 
-def _padded(queries: Queries, x: NDArray[np.float32], where: str) -> Iterator[str]:
-    """Says if sequences of vectors look padded, and nothing says how long they are."""
-    if x.ndim != 3 or queries.context is not None or queries.lengths is not None:
-        return
-    ends_in_zero = ~x[:, -1].any(axis=1) & x.reshape(len(x), -1).any(axis=1)
-    count = int(ends_in_zero.sum())
-    if count:
-        split = queries.source.name.rpartition("_")[2]
-        what = "sequence ends in a zero vector" if count == 1 else "sequences end in zero vectors"
-        yield (
-            f"{where}: {count:,} of {len(x):,} checked {what}. If this is padding, give the lengths: "
-            f"len_{split} (int64), or mask_{split} (True for each valid step). Without them, the "
-            "tower reads the padding."
-        )
+def _same_array(split: Split, data: Dataset) -> bool:
+    """Validation pairs that were drawn lie in the array of the others: what is padded there was said."""
+    return split is data.val and split.drawn
 
 
 def _documents(data: Dataset) -> Iterator[str]:
@@ -92,7 +89,9 @@ def _sampled(count: int, width: int) -> NDArray[np.int64]:
 # --- vectors without a direction --------------------------------------------------------------
 
 
-def _lengths(rows_SD: NDArray[np.float32], where: str) -> Iterator[str]:
+def _lengths(
+    rows_SD: NDArray[np.float32], where: str, *, are_queries: bool = False
+) -> Iterator[str]:
     lengths = row_norms(rows_SD)
     without = ~((lengths > _SHORTEST) & (lengths < _LONGEST))
     first = int(without.argmax())
@@ -105,11 +104,14 @@ def _lengths(rows_SD: NDArray[np.float32], where: str) -> Iterator[str]:
             ),
         )
     if without.any():
+        one = without.sum() == 1
+        result = f"no query can find {'it' if one else 'them'}"
+        if are_queries:
+            result = f"all documents are equally near to {'it' if one else 'them'}"
         yield (
             f"{where}: {int(without.sum()):,} of {len(lengths):,} checked rows "
             f"{_what_they_are(lengths[without])} (the first: norm {lengths[first]:.3g}). "
-            f"{'It has' if without.sum() == 1 else 'They have'} no direction, so no query can find "
-            f"{'it' if without.sum() == 1 else 'them'}."
+            f"{'It has' if one else 'They have'} no direction, so {result}."
         )
     elif len(rows_SD) > 1 and bool((rows_SD == rows_SD[0]).all()):
         yield f"{where}: all {len(rows_SD):,} checked rows are the same vector."
@@ -134,6 +136,20 @@ def _what_they_are(lengths: NDArray[np.float32]) -> str:
 
 
 # --- rows that do not belong together -----------------------------------------------------------
+
+
+def _own_negatives_that_are_right(split: Split) -> Iterator[str]:
+    if split.negatives is None:
+        return
+    rows = _sampled(len(split), split.negatives.shape[1])
+    own_SK, known_SP = split.negatives[split.keep[rows]], split.known(rows)
+    given = own_SK >= 0
+    right = given & (own_SK[:, :, None] == known_SP[:, None, :]).any(axis=2)
+    if right.any():
+        yield (
+            f"neg_train: {int(right.sum()):,} of {int(given.sum()):,} checked own negatives are positives "
+            "of the same pair, so they teach it nothing."
+        )
 
 
 def _repeated(data: Dataset) -> Iterator[str]:

@@ -21,7 +21,11 @@ def given_sessions(value: Any, lengths: Any, items: Items) -> Queries:
         raise BadData(
             f"The given queries have the type {rows.dtype} and the shape {rows.shape}, but this model "
             "reads numbers of items: integers of the shape (N, L), -1 for padding.",
-            hint="For one session x, use an array with one row: x[None].",
+            hint=(
+                "For one session x, use an array with one row: x[None]."
+                if rows.ndim == 1 and rows.size
+                else "Sessions are lists of whole numbers, of at least one item each."
+            ),
         )
     if lengths is not None:
         valid = np.arange(rows.shape[1]) < np.asarray(lengths)[:, None]

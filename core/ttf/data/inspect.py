@@ -33,6 +33,9 @@ SAMPLE_BYTES: Final = 32 << 20
 SAMPLE_ROWS: Final = 4096
 _NAMED: Final = 3
 _VECTORS: Final = ("X_", "Y_", "vectors")
+_NUMBERS: Final = ("rel_", "score")  # Of documents: zero is a value like others.
+_ZERO: Final = "No query can find such a vector."
+_ZERO_QUERY: Final = "All documents are equally near to such a query."
 
 
 @dataclass
@@ -214,14 +217,14 @@ def _measure(
             f"{where}: {wrong.count} of the {facts.rows_seen} checked rows {wrong.are} not finite (NaN or "
             f"infinite): {wrong}."
         )
-    if zero.count:
+    if zero.count and not facts.name.startswith(_NUMBERS):
         text = (
             f"{where}: {zero.count} of the {facts.rows_seen} checked rows {zero.are} zero: {zero}."
         )
         if zero.count == facts.rows_seen:
             seen.problems.append(f"{text} Such vectors cannot be compared.")
         else:
-            seen.notes.append(f"{text} No query can find such a vector.")
+            seen.notes.append(f"{text} {_ZERO_QUERY if facts.name.startswith('X_') else _ZERO}")
 
 
 @dataclass
@@ -292,9 +295,10 @@ def _shape_problems(arrays: Mapping[str, ArrayFacts]) -> list[str]:
 
 
 def _id_problems(store: Store, arrays: Mapping[str, ArrayFacts]) -> list[str]:
-    # `ids` name the rows of `vectors`, each once.
+    # `ids` name the rows of `vectors`, each once. A table of candidates has ids as often as they were
+    # found.
     ids, vectors = arrays.get("ids"), arrays.get("vectors")
-    if not ids or not ids.shape:
+    if not ids or not ids.shape or len(ids.shape) != 1:
         return []
     held: NDArray[Any] | None = text_of(store, "ids")
     if held is None and ids.mappable:

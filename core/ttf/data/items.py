@@ -98,3 +98,12 @@ def numbers_in(x: Tensor) -> Tensor:
     import torch
 
     return x[..., -2].to(torch.int64) * _LOW + x[..., -1].to(torch.int64)
+
+
+def whose_numbers(source: VectorSource) -> str:
+    """A hint for row numbers that this source does not have."""
+    if isinstance(source, Items):
+        return (
+            "Give the numbers that the items have in the training: --items is the largest plus one."
+        )
+    return "Use the context file for which these row numbers were made (--context)."

@@ -26,7 +26,7 @@ def open_queries(
 ) -> Iterator[Queries]:
     """Yields an array `vectors`, or the first X_* or seq_* of the file; closed after the `with`.
 
-    `say` is told of lengths and masks in the file that are not used.
+    `say` is told which of several arrays it is, and of lengths and masks that are not used.
     """
     with Opening(config) as opening:
         arrays = NamedArrays(open_store(uri), {})
@@ -35,6 +35,9 @@ def open_queries(
         found = _queries(
             arrays, chosen, lambda: bank() if config.context is None else opening.context
         )
+        others = [name for name in _FIRST if name != chosen and name in arrays.store.names()]
+        if others:
+            say(f"The queries are {chosen} of {arrays.uri}, which also has {', '.join(others)}.")
         if found.sequence:
             for note in _unused_lengths(arrays, chosen):
                 say(note)
@@ -63,7 +66,8 @@ def _queries(arrays: NamedArrays, chosen: str, context: Callable[[], VectorSourc
     if source.dtype in ("int32", "int64"):
         raise BadData(
             f"vectors in {arrays.uri} has the type {source.dtype}, so it cannot be vectors.",
-            hint="If these are numbers of items, or rows of the context, name the array seq_test.",
+            hint="If these are numbers of items, or rows of the context, save them as"
+            " seq_test: numpy.savez('queries.npz', seq_test=numbers)",
         )
     need_floats(source, arrays.stored_type("vectors"), (2, 3), "(N, D) or (N, L, D)")
     return Queries(source, None, None)

@@ -139,7 +139,11 @@ class GivenRows:
             raise BadData(
                 f"The given {name} have the type {array.dtype} and the shape {array.shape}. They "
                 "must be numbers with the shape (N, D) or (N, L, D).",
-                hint="For one vector x, use an array with one row: x[None].",
+                hint=(
+                    "Texts are encoded first, with the encoder of the data; ttf search --text does both."
+                    if array.dtype.kind in "US"
+                    else "For one vector x, use an array with one row: x[None]."
+                ),
             )
         self._array = np.ascontiguousarray(array, dtype=np.float32)
         self.lengths = None if lengths is None else _checked(np.asarray(lengths), array.shape)

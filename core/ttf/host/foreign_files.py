@@ -102,12 +102,18 @@ def _encode_first(path: Path, *, whole: bool = False) -> str:
 
 
 def _by_line(path: Path, kind: str, *, is_text: bool) -> str:
-    source = _LINES[kind].format(source=repr(str(path)))
-    target = repr(f"{path.stem.split('.')[0]}.npy")
+    source = _LINES[kind].format(source=_literal(str(path)))
+    target = _literal(f"{path.stem.split('.')[0]}.npy")
     needs = f"numpy, {_NEEDS[kind]}"
     command = f"python -c {quoted(f'import {needs}; numpy.save({target}, {source})')}"
-    line = f"Write its vectors to a .npy file, which ttf reads: {command}"
+    line = f"write its vectors to a .npy file, which ttf reads: {command}"
     texts = is_text or _ending(path) in _ENCODED
     if not texts:
-        return line
-    return f"If its columns are numbers: {line} If they are texts: {_encode_first(path)}"
+        return line[:1].upper() + line[1:]
+    return f"If its columns are texts: {_encode_first(path)}. If they are numbers, {line}"
+
+
+def _literal(text: str) -> str:
+    """Of Python, in double quotes where that is possible: the shell takes the single ones."""
+    said = repr(text)
+    return f'"{said[1:-1]}"' if said[0] == "'" and '"' not in said else said

@@ -171,6 +171,8 @@ class Place:
         if flight is None:
             return cls()
         inside = flight.phase in IN_A_STEP and flight.micro_batches > 0
+        # The evaluation and the mining before the first step of a process are its start-up.
+        started = flight.step > flight.began_step or flight.phase in IN_A_STEP
         mined = flight.mined_s is not None
         steps_s = flight.at_boundary_s + flight.in_between_s
         return cls(
@@ -179,7 +181,7 @@ class Place:
             micro_batch=flight.micro_batch + 1 if inside else None,
             micro_batches=flight.micro_batches if inside else None,
             boundary_share=flight.at_boundary_s / steps_s if steps_s else None,
-            trained_s=flight.monotonic_s - flight.began_s if flight.began_s else None,
+            trained_s=flight.monotonic_s - flight.began_s if flight.began_s and started else None,
             since_mining_s=flight.monotonic_s - flight.mined_s if flight.mined_s else None,
             since_mining_steps=flight.step - flight.mined_step if mined else None,
             mined_for_steps=flight.mined_for if mined else None,

@@ -45,7 +45,7 @@ def last_error(
         )
     if document is not None:
         return TrainerFault(
-            f"The trainer raised {document['class']}: {document['message']} {why}",
+            f"The trainer raised {document['class']}: {document['message'].rstrip('.')}. {why}",
             hint=(
                 f"The traceback and the evidence are in {where}. If the error comes from a plugin of "
                 "yours, mend it there; if not, please report them."

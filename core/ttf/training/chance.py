@@ -37,10 +37,16 @@ class Ranked:
         telling = [k for k in ks if 2 * k <= self.documents]
         return not telling or any(self._beats(k) for k in telling)
 
+    def could_tell(self, k: int) -> bool:
+        """Whether a perfect model would be above chance with so many queries."""
+        return self._needed(k) < 1.0
+
     def _beats(self, k: int) -> bool:
+        return self.metrics.get(f"recall@{k}", 1.0) > self._needed(k)
+
+    def _needed(self, k: int) -> float:
         share = self.by_chance(k)
-        spread = math.sqrt(share * (1 - share) / self.queries)
-        return self.metrics.get(f"recall@{k}", 1.0) > share + _DEVIATIONS * spread
+        return share + _DEVIATIONS * math.sqrt(share * (1 - share) / self.queries)
 
 
 def nothing_learned(before: Ranked, after: Ranked, ks: Sequence[int], metric: str) -> str:
@@ -56,7 +62,11 @@ def nothing_learned(before: Ranked, after: Ranked, ks: Sequence[int], metric: st
         for one in shown
         if one in before.metrics
     )
-    return (
-        f"The model ranks the {after.documents:,} documents no better than chance: {figures}; a "
-        f"random order has a {name} of {after.by_chance(k):.4f}."
-    )
+    order = f"a random order has a {name} of {after.by_chance(k):.4f}."
+    if not after.could_tell(k):
+        queries = "query" if after.queries == 1 else "queries"
+        return (
+            f"With {after.queries:,} validation {queries} nothing shows whether the model ranks the "
+            f"{after.documents:,} documents better than chance: {figures}; {order}"
+        )
+    return f"The model ranks the {after.documents:,} documents no better than chance: {figures}; {order}"

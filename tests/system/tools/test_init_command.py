@@ -89,6 +89,12 @@ def test_nothing_and_pairs_without_a_bank_are_told(invoke: Invoke, tmp_path: Pat
     np.savez(tmp_path / "pairs.npz", X_train=rows, pos_train=np.arange(4))
     lacking = invoke(["init", tmp_path])
     assert lacking.code == 3 and "which file is the bank cannot be told" in lacking.err
+    assert "--bank FILE" not in lacking.err
+    for name in ("one.npz", "other.npz", "few.npz"):
+        rows = np.ones((2 if name == "few.npz" else 60, 8), np.float32)
+        np.savez(tmp_path / name, vectors=rows)
+    several = invoke(["init", tmp_path])
+    assert "It may be one of: one.npz, other.npz. Choose: ttf train" in several.err
     sessions = np.arange(8).reshape(4, 2)
     np.savez(tmp_path / "pairs.npz", seq_train=sessions, pos_train=np.arange(4))
     assert "--items 8" in invoke(["init", tmp_path]).err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,22 @@ def test_every_command_of_the_table_exists_and_explains_itself() -> None:
         assert command is not None
         assert command.help, f"ttf {name} has no help"
         assert line
+
+
+def test_no_help_has_control_characters_or_a_default_twice() -> None:
+    todo = [(click.Context(cli.cli, info_name="ttf"), "ttf")]
+    for context, name in todo:  # grows
+        text = context.command.get_help(context)
+        assert text.replace("\n", "").isprintable(), name
+        assert not re.search(r"\[default: [^]]*\]\s+\[default: ", text), name
+        if isinstance(context.command, click.Group):
+            for inner in context.command.list_commands(context):
+                command = context.command.get_command(context, inner)
+                assert command is not None
+                todo.append(
+                    (click.Context(command, info_name=inner, parent=context), f"{name} {inner}")
+                )
+    assert len(todo) > 30
 
 
 def test_no_command_prints_the_help_as_a_usage_error(invoke: Invoke) -> None:

@@ -173,6 +173,60 @@ def test_sequences_that_look_padded_are_named_if_nothing_gives_their_lengths(
     assert not any("padding" in text for text in seen(tmp_path, **known, **lengths))
 
 
+def test_zeros_at_the_front_of_sequences_are_named_too(tmp_path: Path) -> None:
+    sequences = np.repeat(QUERIES[:, None], 3, axis=1)
+    sequences[:20, 0] = 0
+    (note,) = [
+        t for t in seen(tmp_path, X_train=sequences[TRAIN], X_val=sequences[VAL]) if "pad" in t
+    ]
+    assert "20 of 150 checked sequences begin with zero vectors" in note
+    assert "move it to the end" in note
+
+
+@pytest.mark.parametrize("front", [False, True])
+def test_a_number_that_only_fills_sequences_up_is_named(front: bool, tmp_path: Path) -> None:
+    seq = RNG.integers(1, COUNT, size=(150, 4))
+    full: dict[str, Any] = {"X_train": None, "X_val": None, "seq_val": seq[:50], "seq_train": seq}
+    full["pos_train"] = np.maximum(TRAIN, 1)
+    assert not any("padding" in note for note in seen(tmp_path, **full))
+    seq[:30, 3], seq[:15, 2] = 0, 0
+    zeros = seq[:, ::-1] if front else seq
+    changed_now = full | {"seq_train": zeros, "seq_val": seq[100:]}
+    (note,) = [text for text in seen(tmp_path, **changed_now) if "padding" in text]
+    verb = "begin with" if front else "end in"
+    assert f"30 of 150 checked sequences {verb} the number 0, which is in no other place" in note
+    assert "write -1 there" in note
+    for change in (
+        {"seq_train": np.where(zeros == 0, -1, zeros)},  # said as it must be
+        {"pos_train": TRAIN},  # 0 is a document
+        {"seq_train": np.concatenate([zeros[:149], zeros[:1, [1, 3, 0, 2]]])},  # 0 within one
+    ):
+        assert not any("padding" in text for text in seen(tmp_path, **changed_now | change))
+
+
 def test_one_row_without_a_direction_is_said_in_the_singular(tmp_path: Path) -> None:
     (note,) = seen(tmp_path, changed(BANK, 5, 0.0))
     assert "1 of 200 checked rows is zero (the first: norm 0). It has no direction" in note
+    (note,) = seen(tmp_path, X_train=changed(GOOD["X_train"], 5, 0.0))
+    assert note.endswith("It has no direction, so all documents are equally near to it.")
+
+
+def test_own_negatives_that_are_positives_of_their_pair_are_counted(tmp_path: Path) -> None:
+    own = np.stack([(TRAIN + 1) % COUNT, np.full(150, -1)], axis=1)
+    assert seen(tmp_path, neg_train=own) == []
+    own[:3, 1] = TRAIN[:3]
+    (note,) = seen(tmp_path, neg_train=own)
+    assert "3 of 153 checked own negatives are positives of the same pair" in note
+
+
+def test_padding_with_nan_is_told_with_the_array_that_says_so(tmp_path: Path) -> None:
+    sequences = np.repeat(QUERIES[:, None], 3, axis=1)
+    sequences[:20, 2] = np.nan
+    with pytest.raises(BadData) as error:
+        seen(tmp_path, X_train=sequences[TRAIN], X_val=sequences[VAL])
+    assert "If this is padding, give the lengths: len_train" in error.value.hint
+    sequences[1, 0] = np.nan
+    sequences[1, 2] = 0
+    with pytest.raises(BadData) as error:
+        seen(tmp_path, X_train=sequences[TRAIN], X_val=sequences[VAL])
+    assert "len_train" not in error.value.hint

@@ -35,6 +35,19 @@ def test_a_file_of_zeros_takes_the_memory_of_a_block() -> None:
     assert peak < 8_000_000
 
 
+def test_a_table_of_candidates_and_grades_have_no_problem(tmp_path: Path) -> None:
+    ids = np.zeros((5, 3), np.int64)
+    np.savez(tmp_path / "found.npz", ids=ids, scores=np.zeros((5, 3), np.float32))
+    seen = inspect(str(tmp_path / "found.npz"))
+    assert (seen.problems, [note for note in seen.notes if "zero" in note]) == ([], [])
+    x = np.ones((5, 3), np.float32)
+    x[1] = 0
+    grades = np.array([[1], [0], [1], [1], [1]], np.float32)
+    np.savez(tmp_path / "pairs.npz", X_train=x, pos_train=np.arange(5), rel_train=grades)
+    (note,) = [note for note in inspect(str(tmp_path / "pairs.npz")).notes if "zero" in note]
+    assert "X_train" in note and "equally near to such a query" in note
+
+
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("said_by", ["len_train", "mask_train"])
 def test_what_lies_in_the_padding_is_no_problem_and_in_no_norm(

@@ -67,6 +67,18 @@ def test_the_place_in_step_epoch_and_mining_round_is_kept(tmp_path: Path) -> Non
     assert Place.of(read_flight(path)).micro_batch is None, "no micro-batch is at work"
 
 
+def test_what_comes_before_the_first_step_of_a_process_is_its_start_up(tmp_path: Path) -> None:
+    path = tmp_path / "flight.bin"
+    recorder = FlightRecorder(path)
+    recorder.begins(40)
+    recorder.enter(Phase.EVALUATE, 40)
+    assert Place.of(read_flight(path)).trained_s is None
+    recorder.enter(Phase.DATA, 40)
+    assert Place.of(read_flight(path)).trained_s is not None
+    recorder.enter(Phase.EVALUATE, 41)
+    assert Place.of(read_flight(path)).trained_s is not None
+
+
 def test_a_record_of_an_older_version_has_no_place(tmp_path: Path) -> None:
     path = tmp_path / "flight.bin"
     FlightRecorder(path).enter(Phase.BACKWARD, 3)  # wrote zeros where the place is now

@@ -43,6 +43,19 @@ def test_both_evaluations_must_be_at_chance_at_every_cut_off() -> None:
     assert nothing_learned(ranked(CHANCE), ranked(SEVERAL), KS, "recall@10") == ""
 
 
+def test_one_query_cannot_tell_and_it_is_not_called_chance() -> None:
+    found = ranked({"recall@1": 1.0}, queries=1, documents=5)
+    said = nothing_learned(found, found, (1,), "recall@1")
+    assert said.startswith("With 1 validation query nothing shows whether")
+    assert "no better than chance" not in said
+    assert "no better than chance" in nothing_learned(
+        ranked({"recall@1": 0.2}, queries=40, documents=5),
+        ranked({"recall@1": 0.2}, queries=40, documents=5),
+        (1,),
+        "recall@1",
+    )
+
+
 @pytest.mark.parametrize("documents", [1, 2, 15])
 def test_a_bank_too_small_to_tell_is_no_reason(documents: int) -> None:
     found = ranked({"recall@10": 0.0, "recall@100": 1.0}, documents=documents)

@@ -201,8 +201,8 @@ def require_bank(source: _Bank | None) -> _Bank:
     """The bank of a miner; ConfigError before `build` or `load`, and after `close`."""
     if source is None:
         raise ConfigError(
-            "This miner has no bank to search. Neither build nor load was called, or the miner is "
-            "already closed.",
-            hint="Call build or load before search, and search before close.",
+            "There is no bank to search: the model or the miner is closed, or the miner was neither "
+            "built nor loaded.",
+            hint="Open a model again: ttf.load(RUN_DIR). Of a miner, call build or load before search.",
         )
     return source

@@ -19,13 +19,14 @@ from ttf.tools.encode.read import beir
 from ttf.tools.encode.read.columns import Columns
 from ttf.tools.encode.read.examples import (
     Example,
-    Judged,
     examples,
     first_empty,
     is_empty,
+    no_grade,
     no_row,
 )
 from ttf.tools.encode.read.inputs import Source, opened
+from ttf.tools.encode.read.table import Table
 from ttf.tools.encode.read.text_tables import JsonLines
 from ttf.tools.encode.sequences import Sequences, SequenceWriter
 
@@ -46,6 +47,7 @@ class Read:
     links: Links
     skipped: int = 0
     columns: dict[str, Any] = field(default_factory=dict)
+    unused: Sequence[str] = ()  # Columns that have no role.
     refused_grades: int = 0
 
     @property
@@ -73,6 +75,7 @@ class _Collecting:
         self.folder = folder
         self.reading = reading
         self.skipped = 0
+        self.refused_grades = 0
         self.links = LinkWriter(folder / "links.bin")
         files.callback(self.links.close)
         self._files = files
@@ -121,6 +124,8 @@ def collect_tables(
             if count % _TELL_EVERY == 0:
                 progress(sum(totals[:number]) + table.position()[0], sum(totals))
     if not state.links.count:
+        if state.refused_grades:
+            raise no_grade(", ".join(str(one.path) for one in sources))
         raise no_row((one.path for one in sources), all_empty=bool(state.skipped))
     kept = texts.finish(progress)
     return Read(
@@ -131,7 +136,18 @@ def collect_tables(
         links=state.links.finish(),
         skipped=state.skipped,
         columns={name: value for name, value in vars(columns[0]).items() if value},
+        unused=_unused(tables, columns),
+        refused_grades=state.refused_grades,
     )
+
+
+def _unused(tables: Sequence[Table], columns: Sequence[Columns]) -> tuple[str, ...]:
+    names = [
+        name
+        for table, found in zip(tables, columns, strict=True)
+        for name in found.without_role(table.columns)
+    ]
+    return tuple(dict.fromkeys(names))
 
 
 def _add_example(
@@ -151,20 +167,11 @@ def _add_example(
         query = texts.add(example.query or "", example.where, example.query_id)
     for negative, judged in ((0, example.positives), (1, example.negatives)):
         for one in judged:
-            _link(state.links, query, documents, one, split, negative, example.where)
-
-
-def _link(
-    links: LinkWriter,
-    query: int,
-    documents: Collection,
-    judged: Judged,
-    split: int,
-    negative: int,
-    where: str,
-) -> None:
-    document = documents.add(judged.text, where, judged.id)
-    links.add(query, document, judged.grade, judged.score, split, negative)
+            document = documents.add(one.text, example.where, one.id)
+            if one.grade > 0:
+                state.links.add(query, document, one.grade, one.score, split, negative)
+            else:  # As in BEIR: it is a document, but nobody's positive.
+                state.refused_grades += 1
 
 
 # --- BEIR ------------------------------------------------------------------------------------
@@ -199,7 +206,7 @@ def collect_beir(
         documents = corpus.finish(progress)
         refused = _add_judgements(state, qrels, documents_by_id, queries_by_id)
     if not state.links.count:
-        raise BadData(f"{folder}: no query has a document with a grade above 0.")
+        raise no_grade(str(folder))
     return Read(
         documents=documents,
         queries=queries.finish(progress),

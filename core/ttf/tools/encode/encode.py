@@ -32,6 +32,7 @@ from ttf.tools.encode.collect import Read, Reading
 from ttf.tools.encode.encoder_process import Chosen, EncoderProcess
 from ttf.tools.encode.first_rows import check_first_rows
 from ttf.tools.encode.plan import PLAN, inputs_key, read_inputs
+from ttf.tools.encode.read.columns import told_unused
 from ttf.tools.encode.split import SplitPairs, split_pairs
 
 if TYPE_CHECKING:
@@ -230,6 +231,7 @@ def _write(
         "identity": identity,
         "inputs": [{"path": str(path)} for path in wanted.inputs],
         "columns": {name: _plain(value) for name, value in found.columns.items()},
+        "unused_columns": list(found.unused),
         "encoder": {
             "name": wanted.encoder.name,
             "distribution": info.distribution,
@@ -313,5 +315,7 @@ def notes_of(card: Mapping[str, Any]) -> Iterator[str]:
         yield f"{left_out:,} hard negatives were left out: they are positives of the same query."
     if merged := counts.get("ids_of_equal_texts"):
         yield f"{merged:,} ids belong to a text that has another id: the first id stays."
+    if unused := card.get("unused_columns"):
+        yield told_unused(unused)
     if empty := counts.get("rows_left_out_as_empty"):
         yield f"{empty:,} rows with an empty text were left out."

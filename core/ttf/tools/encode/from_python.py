@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from ttf.data.array_arguments import is_path
+from ttf.errors import ConfigError
 from ttf.tools.encode.collect import Reading
 from ttf.tools.encode.encode import Encoded, Wanted, encode_inputs
 from ttf.tools.encode.encoder_options import chosen_with
@@ -50,6 +52,11 @@ def encode(
     from ttf.text.progress import Reporter, make_reporter
 
     files = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
+    if not isinstance(files, list | tuple) or not all(map(is_path, files)):
+        raise ConfigError(
+            f"ttf.encode takes paths of files, not a value of type {type(inputs).__name__}.",
+            hint="Write the texts to a file first, for example: frame.to_parquet('texts.parquet')",
+        )
     wanted = Wanted(
         inputs=tuple(Path(one) for one in files),
         out=Path(out),

@@ -90,6 +90,7 @@ def _document(found: Read) -> dict[str, Any]:
         "skipped": found.skipped,
         "refused_grades": found.refused_grades,
         "columns": found.columns,
+        "unused": list(found.unused),
     }
 
 
@@ -112,6 +113,7 @@ def _kept(work: Path, key: str) -> Read | None:
             skipped=found["skipped"],
             refused_grades=found["refused_grades"],
             columns=found["columns"],
+            unused=tuple(found["unused"]),
         )
     except (OSError, BadData, EntryRefused, KeyError, TypeError):
         return None

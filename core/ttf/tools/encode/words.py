@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.data.text_rows import TextRows
-from ttf.errors import BadData, ConfigError
+from ttf.errors import BadData, ConfigError, DataMissing
 from ttf.host.plugins import is_local, open_store
 from ttf.machine.processor import usable_threads
 from ttf.tools.encode.card import card_of
@@ -44,6 +44,12 @@ def _card_of(model: Model) -> tuple[Mapping[str, Any], Path]:
     files = [file for file in (data.pairs, data.bank) if file and is_local(file)]
     if (found := card_of(files)) is not None:
         return found
+    if files and not any(Path(file).exists() for file in files):
+        raise DataMissing(
+            f"{files[-1]}: there is no such file, so it is unknown which encoder turns words into "
+            "vectors: the card of the data lies beside it.",
+            hint="If the data were moved, say where the bank is: --bank FILE",
+        )
     raise ConfigError(
         f"The data of this run ({', '.join(files) or 'arrays'}) have no card of ttf data encode beside "
         "them, so it is unknown which encoder turns words into vectors.",

@@ -92,6 +92,7 @@ def _training(path: Path, problems: list[str]) -> Training | None:
     if lacking:
         problems.append(
             f"{path} has pairs, but which file is the {lacking} cannot be told."
+            + (_choice(path, contents) if lacking == "bank" else "")
             + _as_items(contents, found)
         )
         return None
@@ -114,6 +115,23 @@ def _lacking(found: Companions) -> str:
     lacking = ["bank"] if found.needs_bank and found.bank is None else []
     lacking += ["context"] if found.needs_context and found.context is None else []
     return " and the ".join(lacking)
+
+
+def _choice(path: Path, contents: Contents) -> str:
+    """The files beside the pairs that have as many vectors as the pairs name."""
+    beside = [one for one in sorted(path.parent.iterdir())[:_MOST] if one != path]
+    seen = [contents_of(str(one)) for one in beside if one.name.lower().endswith(_VECTORS)]
+    fit = [
+        one.uri
+        for one in seen
+        if one is not None and (one.vectors or 0) > contents.refers.get("pos", 0)
+    ]
+    if not fit:
+        return ""
+    names = ", ".join(Path(uri).name for uri in fit)
+    return (
+        f" It may be one of: {names}. Choose: ttf train --pairs {quoted(contents.uri)} --bank FILE"
+    )
 
 
 def _as_items(contents: Contents, found: Companions) -> str:

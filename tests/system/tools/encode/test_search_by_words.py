@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import ttf
@@ -62,3 +63,19 @@ def test_an_unknown_or_another_encoder_is_told(invoke: Invoke, run: Path) -> Non
     unknown = invoke(["search", run, "--text", "x"])
     assert unknown.code == 2 and "no card of ttf data encode" in unknown.err
     assert invoke(["search", run]).code == 2
+    card.parent.rename(run.parent / "moved")
+    gone = invoke(["search", run, "--text", "x"])
+    assert gone.code == 3 and "bank.npz: there is no such file" in gone.err
+    assert "say where the bank is: --bank FILE" in gone.err
+
+
+def test_a_model_that_is_closed_and_texts_without_an_encoder_are_told(run: Path) -> None:
+    with ttf.load(run) as model:
+        with pytest.raises(ttf.BadData, match="have the type <U1") as texts:
+            model.search(["a", "b"])  # type: ignore[list-item]
+        assert texts.value.hint.startswith("Texts are encoded first")
+        model.search(np.ones((1, 256), np.float32))
+    with pytest.raises(ttf.ConfigError, match="the model or the miner is closed"):
+        model.search(np.ones((1, 256), np.float32))
+    with pytest.raises(ttf.ConfigError, match="takes paths of files, not a value of type dict"):
+        ttf.encode({"question": ["a"]}, out=run, encoder="hash")  # type: ignore[arg-type]

@@ -170,7 +170,7 @@ def test_a_file_of_longer_sequences_is_refused(place: Path, invoke: Invoke) -> N
 def test_numbers_that_are_called_vectors_are_refused(place: Path, invoke: Invoke) -> None:
     np.savez(place / "numbers.npz", vectors=np.arange(8).reshape(2, 4))
     result = invoke(["search", "with-bank", "--queries", "numbers.npz"])
-    assert result.code == 3 and "name the array seq_test" in result.err
+    assert result.code == 3 and "save them as seq_test" in result.err
 
 
 def test_sequences_for_a_tower_of_single_vectors_need_one_vector_each(place: Path) -> None:
@@ -347,7 +347,8 @@ def test_lengths_that_a_search_does_not_read_are_said(
         assert says in note
     np.savez(place / "queries.npz", X_val=X_VAL, len_val=lengths, X_test=X_VAL, len_test=lengths)
     told = invoke(["search", "with-bank", "--queries", "queries.npz", "--json"])
-    assert told.json()["notes"] == []
+    note = "The queries are X_test of queries.npz, which also has X_val."
+    assert told.json()["notes"] == [note]
 
 
 def test_an_id_stays_in_its_column(place: Path, invoke: Invoke) -> None:
@@ -387,7 +388,7 @@ def test_overwrite_replaces_an_output(place: Path, invoke: Invoke) -> None:
         "queries": 12,
         "k": 3,
         "ids_are": "rows of the bank",
-        "notes": [],
+        "notes": ["The queries are X_val of pairs.npz, which also has X_train."],
     }
     with np.load(place / "found.npz") as written:
         assert written["ids"].shape == (12, 3)

@@ -19,7 +19,7 @@ from ttf.tools.encode.collect import Read, Reading
 from ttf.tools.encode.distinct import KeyWriter, first_equal, key_of
 from ttf.tools.encode.plan import read_inputs
 from ttf.tools.encode.read import text_tables
-from ttf.tools.encode.read.columns import Columns
+from ttf.tools.encode.read.columns import Columns, told_unused
 from ttf.tools.encode.split import split_pairs
 
 CSV = "question,answer\nq one,same\nq two,same\nq three,other\nq one,other\n"
@@ -115,6 +115,41 @@ def test_negatives_grades_and_scores_stay_with_their_documents(tmp_path: Path) -
     assert part.scores is not None and part.scores.tolist() == [[9.5, 8.0]]
     assert part.negative_scores is not None and part.negative_scores.tolist() == [[1.0, 0.5]]
     assert split.left_out == 1
+
+
+def test_a_document_with_grade_0_is_in_the_bank_and_nobody_s_positive(tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    table.write_text("query,document,label\nq one,good,1\nq one,bad,0\nq two,worse,0\n")
+    found = read(table, columns=Columns(grade="label"))
+    assert documents(found) == ["good", "bad", "worse"] and found.refused_grades == 2
+    part = split_pairs(found, 0, 0).parts["train"]
+    assert part.positives.tolist() == [[0]] and part.grades.tolist() == [[1.0]]
+    table.write_text("query,document,label\nq one,bad,0\n")
+    with pytest.raises(BadData, match="no query has a document with a grade above 0"):
+        read(table, columns=Columns(grade="label"))
+
+
+def test_columns_without_a_role_are_named_with_the_option_they_may_be_meant_for(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_text(",id,query,document,Label\n0,7,q,d,0\n1,8,r,e,1\n")
+    for found in (read(tmp_path / "a.csv"), read(tmp_path / "a.csv")):  # the second one as kept
+        assert found.unused == ("id", "Label")
+    told = told_unused(found.unused)
+    assert told.startswith("Columns that are not used: id, Label. If Label says how relevant")
+    assert "--grade Label" in told and "--score" not in told
+    assert "and 2 more." in told_unused([f"c{n}" for n in range(10)])
+    assert read(tmp_path / "a.csv", columns=Columns(grade="Label")).unused == ("id",)
+
+
+def test_an_empty_text_in_a_folder_of_parquet_is_told_with_its_file(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "parts").mkdir()
+    for name, answers in (("a", ["one", "two"]), ("b", ["three", ""])):
+        table = arrow.table({"query": ["q", "r"], "answer": answers})
+        parquet.write_table(table, tmp_path / "parts" / f"{name}.parquet")
+    with pytest.raises(BadData, match=r"parts/b\.parquet row 2: the document is empty"):
+        read(tmp_path / "parts")
 
 
 def test_negatives_of_sentence_transformers_are_numbered_columns(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class ParquetTable:
     def rows(self, names: Sequence[str]) -> Iterator[tuple[int, Sequence[Any]]]:
         self._done = 0
         for path, file in zip(self._paths, self._files, strict=True):
+            self.uri, before = str(path), self._done  # a fault is told with its file
             wanted = sorted(set(names))
             with open_named(path) as raw:
                 sizes = ParquetPages(path, raw, file.metadata)
@@ -61,7 +62,7 @@ class ParquetTable:
                 columns = [batch.column(name).to_pylist() for name in names]
                 for values in zip(*columns, strict=True):
                     self._done += 1
-                    yield self._done, values
+                    yield self._done - before, values
 
 
 class ArrowFolder:

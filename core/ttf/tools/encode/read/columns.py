@@ -19,6 +19,14 @@ _USUAL: Final = {
     "document_id": ("document_id", "doc_id", "docid", "passage_id", "answer_id", "corpus-id"),
     "negative": ("negative", "negatives", "negative_passages", "hard_negatives"),
 }
+_MEANT_FOR: Final = {
+    "grade": (
+        ("label", "labels", "grade", "relevance", "rel", "relevant", "is_relevant", "is_duplicate"),
+        "says how relevant the document is (0: it is no positive)",
+    ),
+    "score": (("score", "scores", "similarity"), "is the score of a teacher"),
+}
+_MOST_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +71,7 @@ class Columns:
             raise ConfigError(
                 f"{uri}: which column is the {' and which the '.join(lacking)}? The columns are: "
                 f"{shown}.",
-                hint=f"Name them: {flags}",
+                hint=f"Name them: {flags}. If these are texts and no names, write a first line with names.",
             )
         return Columns(
             query=query,
@@ -76,6 +84,25 @@ class Columns:
             score=self.score,
             negative_score=self.negative_score,
         )
+
+    def without_role(self, columns: Sequence[str]) -> list[str]:
+        """Columns of the table that nothing is read from."""
+        one = (self.sequence, self.query_id, self.document_id)
+        numbers = (self.grade, self.score, self.negative_score)
+        used = {*self.query, *self.document, *self.negative, *one, *numbers}
+        return [name for name in columns if name.strip() and name not in used]
+
+
+def told_unused(names: Sequence[str]) -> str:
+    """A sentence about columns without a role, with the options that they may be meant for."""
+    shown = ", ".join(names[:_MOST_SHOWN])
+    more = f" and {len(names) - _MOST_SHOWN} more" * (len(names) > _MOST_SHOWN)
+    said = f"Columns that are not used: {shown}{more}."
+    for option, (usual, meaning) in _MEANT_FOR.items():
+        found = next((name for name in names if name.strip().lower() in usual), None)
+        if found is not None:
+            said += f" If {found} {meaning}: --{option} {quoted(found)}."
+    return said
 
 
 def _usual(role: str, columns: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:

@@ -213,5 +213,12 @@ def no_row(paths: Iterable[Any], *, all_empty: bool) -> BadData:
     )
 
 
+def no_grade(where: str) -> BadData:
+    return BadData(
+        f"{where}: no query has a document with a grade above 0.",
+        hint="A grade says how relevant a document is: 0 for one that is not.",
+    )
+
+
 def _are_documents(values: Sequence[Any]) -> bool:
     return bool(values) and all(isinstance(one, str | Mapping) for one in values)
