@@ -83,18 +83,12 @@ THREADS_REFUSED: Final = Pattern(
     shown="a message about a refused thread (`libgomp: Thread creation failed`, ...)",
 )
 # A limit answers that a thread is unavailable; only a sandbox answers that it is not permitted.
-_THREAD_FORBIDDEN: Final = (
-    r"(?:blas_thread_init: pthread_create failed for thread \d+ of \d+|libgomp: Thread creation failed)"
-    r": Operation not permitted"
-)
 THREADS_FORBIDDEN: Final = Pattern(
-    _THREAD_FORBIDDEN, shown="`pthread_create failed ...: Operation not permitted`"
-)
-THREADS_FORBIDDEN_TO_PYTHON: Final = Pattern(
-    _THREAD_FORBIDDEN
-    + r"[\s\S]{0,8000}?^(?:KeyboardInterrupt\b|RuntimeError: can't start new thread)",
-    shown="`pthread_create failed ...: Operation not permitted`, and then `KeyboardInterrupt` or "
-    "`can't start new thread`",
+    r"blas_thread_init: pthread_create failed for thread \d+ of \d+: Operation not permitted"
+    r"[\s\S]{0,8000}?^(?:KeyboardInterrupt\b|RuntimeError: can't start new thread)",
+    r"libgomp: Thread creation failed: Operation not permitted\s*\Z",
+    shown="`pthread_create failed ...: Operation not permitted`, and then `KeyboardInterrupt`, or a "
+    "similar message",
 )
 # OpenBLAS raises SIGINT after this message: no person pressed Ctrl-C.
 OPENBLAS_INTERRUPTS: Final = Pattern(
