@@ -91,6 +91,9 @@ def _under_guard(death: Foreign, case: Case, prefix: Sequence[str]) -> Answer:
     own = ["unshare", "-m"] if death.mounts and not death.beside else []  # mounts go with it
     other = ["bash", "-c", death.beside.format(here=case.folder) or ":"]
     beside = subprocess.Popen(other, start_new_session=True)
+    reads, writes = os.pipe()
+    if not death.input_open:
+        os.close(writes)
     done = subprocess.run(
         [
             *prefix,
@@ -106,7 +109,7 @@ def _under_guard(death: Foreign, case: Case, prefix: Sequence[str]) -> Answer:
             *words,
         ],
         cwd=case.folder,
-        stdin=subprocess.DEVNULL,
+        stdin=reads,
         capture_output=True,
         text=True,
         errors="replace",
@@ -114,6 +117,8 @@ def _under_guard(death: Foreign, case: Case, prefix: Sequence[str]) -> Answer:
         check=False,
     )
     beside.wait()
+    for end in (reads, writes) if death.input_open else (reads,):
+        os.close(end)
     return Answer(
         code=done.returncode, incident=_first_incident(case.folder / "watch"), screen=done.stderr
     )

@@ -14,6 +14,8 @@ from chaos.foreign.held_back import HELD_BACK
 from chaos.foreign.second_guard import SECOND_GUARD
 from chaos.foreign.second_train import SECOND_TRAIN
 from chaos.foreign.second_waiting import SECOND_WAITING
+from chaos.foreign.sixth_guard import SIXTH_GUARD
+from chaos.foreign.sixth_train import SIXTH_TRAIN
 from chaos.foreign.under_guard import UNDER_GUARD
 from chaos.foreign.under_train import UNDER_TRAIN
 
@@ -28,4 +30,6 @@ FOREIGN: Final[tuple[Foreign, ...]] = (
     *FOURTH_TRAIN,
     *FIFTH_GUARD,
     *FIFTH_TRAIN,
+    *SIXTH_GUARD,
+    *SIXTH_TRAIN,
 )

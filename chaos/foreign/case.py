@@ -37,6 +37,8 @@ class Foreign:
     """Only root can do it."""
     beside: str = ""
     """A line of shell that runs beside the guard, where nothing ends it; {here} is the folder."""
+    input_open: bool = False
+    """Nobody writes to its standard input, and nobody closes it."""
     memory_mb: int = 0
     """How much all processes of it may hold, in a control group of their own; 0: no such group."""
 

@@ -179,6 +179,17 @@ WORDS: Mapping[str, str] = {
     f"cannot be retrieved (gai error: -2 - Name or service not known).\n{TRACE}torch.distributed."
     "DistNetworkError: The client socket has timed out after 12000ms while trying to connect to "
     "(trainer-0.invalid, 29500).",
+    "openblas may not": "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Operation not "
+    f"permitted\nOpenBLAS blas_thread_init: RLIMIT_NPROC -1 current, -1 max\n{TRACE}KeyboardInterrupt",
+    "libgomp may not": "\nlibgomp: Thread creation failed: Operation not permitted",
+    "select": "*** bit out of range 0 - FD_SETSIZE on fd_set ***: terminated",
+    "stdin at the end": "Fatal Python error: _enter_buffered_busy: could not acquire lock for "
+    "<_io.BufferedReader name='<stdin>'> at interpreter shutdown, possibly due to daemon threads\n"
+    "Python runtime state: finalizing (tstate=0x7f)\n\nCurrent thread 0x1 (most recent call first):\n"
+    "  <no Python frame>\n",
+    "no locks": 'Traceback (most recent call last):\n  File "/usr/lib/python3.11/multiprocessing/synchronize.py", '
+    "line 57, in __init__\n    sl = self._semlock = _multiprocessing.SemLock(\nFileNotFoundError: [Errno 2] No such "
+    "file or directory",
     "loss of detectron": f"{TRACE}FloatingPointError: Loss became infinite or NaN at iteration=3!\n"
     "loss_box_reg: tensor(inf)",
 }

@@ -30,7 +30,7 @@ CHILD_RULES: Final[tuple[Rule, ...]] = (
         "heap-corruption",
         When(text=error_texts.HEAP, areas=("stderr",), signals=(EXIT,), facts=_ABORTED),
         "The memory allocator found damaged heap data in a child process of {who_object} {at} and ended "
-        "the child. Native code wrote to a wrong address, possibly long before.",
+        "the child. Native code wrote to a wrong address, possibly long before. It wrote: {line}",
     ),
     Rule(
         "cxx-exception",

@@ -77,7 +77,7 @@ CLASSES: Final[Mapping[str, About]] = {
     ),
     "alloc-failure": About(
         signature="`MemoryError`, `std::bad_alloc`, `DefaultCPUAllocator`, or device out of memory; or "
-        "exit code 1 and no traceback with `OpenBLAS error: Memory allocation still failed` or `libgomp: "
+        "another exception that says `not enough memory`; or exit code 1 and no traceback with `OpenBLAS error: Memory allocation still failed` or `libgomp: "
         "Thread creation failed`; or OpenBLAS gets no thread and interrupts the process itself (SIGINT)",
         does=_FIRST,
         remedy=_SMALLER,

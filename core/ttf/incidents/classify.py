@@ -20,11 +20,12 @@ from ttf.incidents.death import (
 )
 from ttf.incidents.facts import DISK_LOW, Area, DeathFacts, signal_name
 from ttf.incidents.notes import NOTES
+from ttf.incidents.raised import raised_at
 from ttf.incidents.remedies import remedies_for
 from ttf.incidents.rule import Rule, When
 from ttf.incidents.rules import RULES
 from ttf.text.numbers import size
-from ttf.text.terminal import one_short_line
+from ttf.text.terminal import one_short_line, without_colours
 
 _LONGEST: Final = 300
 # Classes of an end without a message.
@@ -184,6 +185,11 @@ def _values(facts: DeathFacts) -> dict[str, str]:
         "native": _in_native(death),
         "error": _error_line(facts),
         "last": _sentence(_short(line)),
+        "raised": f" It was raised at {_short(where)}."
+        if (where := raised_at(facts.words[1]))
+        else "",
+        "held": size(max((point.held for point in death.memory), default=0)),
+        "limit": _limit_text(death),
         "which": "The last line" if is_last else "One of the last lines",
         "newer": death.newer_code[0] if death.newer_code else "A file",
         "file": change.path if change else "an input file",
@@ -221,10 +227,17 @@ def first_change(death: Death) -> FileChange | None:
 def _error_line(facts: DeathFacts) -> str:
     error = facts.death.error
     if error is not None:
-        text = str(error.get("message") or error.get("class") or "").strip()
+        kind, message = (str(error.get(key) or "").strip() for key in ("class", "message"))
+        # The names of our own classes say nothing to a reader.
+        text = message or kind if error.get("known", True) else f"{kind}: {message}".strip(": ")
     else:
         text = facts.error_line
     return _sentence(_short(text, _LONGEST_ERROR))
+
+
+def _limit_text(death: Death) -> str:
+    bytes_ = death.memory[-1].limit if death.memory else 0
+    return f"{size(bytes_)} ({death.limit_source})" if death.limit_source else size(bytes_)
 
 
 def _sentence(text: str) -> str:
@@ -354,4 +367,4 @@ def _flight_line(death: Death) -> str:
 
 def _short(text: str, longest: int = _LONGEST) -> str:
     """Returns one line without control characters, safe to print on a terminal."""
-    return one_short_line(" ".join(text.split()), longest)
+    return one_short_line(" ".join(without_colours(text).split()), longest)

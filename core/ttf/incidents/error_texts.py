@@ -40,7 +40,10 @@ OPENBLAS_ALLOCATION: Final = Pattern(
     shown="`OpenBLAS error: Memory allocation still failed`",
 )
 ALLOCATION: Final = Pattern(
-    _RANK + r"(?:[\w.]+\.)?_?(?:Array)?MemoryError\b",
+    _RANK + r"(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b",
+    _RANK
+    + r"[\w.]*(?:Error|Exception): [^\n]{0,200}\b(?:[Nn]ot enough|[Ii]nsufficient|[Oo]ut of) memory"
+    r"(?=[ \r]*$|[:.,;!]|\s+(?:to|for|while|when)\b)",
     r"std::bad_alloc\b",
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
     r"Unable to allocate [\d.]+ \w+ for an array",
@@ -78,6 +81,14 @@ THREADS_REFUSED: Final = Pattern(
     r"OMP: Error #34: [^\n]+",
     r"blas_thread_init: pthread_create failed for thread \d+ of \d+: [^\n]+",
     shown="a message about a refused thread (`libgomp: Thread creation failed`, ...)",
+)
+# A limit answers that a thread is unavailable; only a sandbox answers that it is not permitted.
+THREADS_FORBIDDEN: Final = Pattern(
+    r"blas_thread_init: pthread_create failed for thread \d+ of \d+: Operation not permitted"
+    r"[\s\S]{0,8000}?^(?:KeyboardInterrupt\b|RuntimeError: can't start new thread)",
+    r"libgomp: Thread creation failed: Operation not permitted\s*\Z",
+    shown="`pthread_create failed ...: Operation not permitted`, and then `KeyboardInterrupt`, or a "
+    "similar message",
 )
 # OpenBLAS raises SIGINT after this message: no person pressed Ctrl-C.
 OPENBLAS_INTERRUPTS: Final = Pattern(
@@ -301,12 +312,25 @@ NO_LIBGCC: Final = Pattern(
     r"(?P<why>libgcc_s\.so\.1 must be installed for pthread_\w+ to work)",
     shown="`libgcc_s.so.1 must be installed for pthread_exit to work`",
 )
+# Newer versions of the C library name the check; older ones write `buffer overflow detected`.
+TOO_MANY_FOR_SELECT: Final = Pattern(
+    r"\*\*\* (?P<why>bit out of range 0 - FD_SETSIZE on fd_set) \*\*\*",
+    shown="`*** bit out of range 0 - FD_SETSIZE on fd_set ***`",
+)
+HELD_AT_SHUTDOWN: Final = Pattern(
+    r"Fatal Python error: (?P<why>[^\n]*could not acquire lock for [^\n]* at interpreter shutdown\b[^\n]*)",
+    shown="`could not acquire lock for ... at interpreter shutdown`",
+)
+FINALIZING: Final = Pattern(
+    r"^Python runtime state: finalizing\b", shown="`Python runtime state: finalizing`"
+)
 FATAL_REASON: Final = Pattern(
     r"(?P<why>Assertion [`'\"].+ failed\.?)",
     r"Fatal Python error: (?!Aborted|Segmentation|Bus error|Illegal|Floating)(?P<why_>[^\n]+)",
     r"^(?P<why__>[^\n]*failed assertion[^\n]*)",
     r"(?P<why___>LLVM ERROR: [^\n]+|OMP: Error #\d+: [^\n]+|Fatal glibc error: [^\n]+)",
     r"(?P<why____>\bCheck failed: [^\n]+)",
+    r"\*\*\* (?P<why_______>[^*\n]+) \*\*\*: terminated",
     r"(?P<why______>[^\n]*(?:could not connect to|cannot open) display\b[^\n]*)",
     r"(?P<why_____>\bpanicked at [^\n]+(?:\n(?!note: |stack backtrace)[^\n]+)?)",
     shown="a reason (`Assertion ... failed`, `Check failed: ...`, `Fatal Python error: ...`)",
@@ -319,6 +343,11 @@ OF_TWO_VERSIONS: Final = Pattern(
     shown="`ImportError`, `AttributeError`, `TypeError` or a similar error",
 )
 
+NO_LOCK: Final = Pattern(
+    r'multiprocessing[/\\]synchronize\.py", line \d+, in __init__\n(?:(?:[ \t][^\n]*)?\n)*'
+    r"(?:FileNotFound|Permission|OS)Error: \[Errno (?:2|13|30|38)\]",
+    shown="an error at a lock of multiprocessing (`[Errno 2] No such file or directory`, ...)",
+)
 NO_START: Final = Pattern(
     r"Fatal Python error: (?P<why>(?:init|_?Py_?Init|preconfig|config|pyinit|pymain)\w*: [^\n]+)",
     shown="`Fatal Python error: init_...`",

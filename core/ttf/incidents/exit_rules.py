@@ -67,7 +67,7 @@ EXIT_RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "python-error",
         When(signals=(EXIT,), facts=("failed", "traceback", "uncaught")),
-        "Python code raised an exception {at} and did not catch it: {error}",
+        "Python code raised an exception {at} and did not catch it: {error}{raised}",
         certain=True,
         own_exit_code=True,
     ),
@@ -75,7 +75,7 @@ EXIT_RULES: Final[tuple[Rule, ...]] = (
         "python-error",
         When(signals=(EXIT,), facts=("failed", "traceback")),
         "{who} ended {at} with exit code {code}. Its last message is an uncaught Python "
-        "exception: {error}",
+        "exception: {error}{raised}",
         own_exit_code=True,
     ),
     Rule(

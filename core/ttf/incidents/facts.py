@@ -12,7 +12,7 @@ from typing import Final, Literal
 from ttf.incidents.child_texts import CHILD_ABORT, CHILD_KILLED_FOR_SURE
 from ttf.incidents.death import UNNAMED, Death
 from ttf.machine.memory.limits import MACHINE
-from ttf.process.activity import IN_THE_KERNEL
+from ttf.process.activity import FOR_INPUT, IN_THE_KERNEL
 
 # Where a rule searches. words: the error that the process reported, or the end of stderr. stderr:
 # all of stderr that was kept. faulthandler: the stacks. kernel: the kernel log.
@@ -227,6 +227,8 @@ class DeathFacts:
             yield "waits-for-child"
         if _FOR_A_LOCK_FILE.search(self.top_frame):
             yield "waits-for-lock-file"
+        if FOR_INPUT in self.death.reason:
+            yield "waits-for-input"
         if IN_THE_KERNEL in self.death.reason:
             yield "waits-in-kernel"
         if _ON_NETWORK.search(self.top_frame):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from ttf.incidents import error_texts
-from ttf.incidents.remedies import AFTER_A_HANG, AFTER_A_WAIT_FOR_A_LOCK, AFTER_A_WAIT_FOR_STORAGE
+from ttf.incidents.remedies import (
+    AFTER_A_HANG,
+    AFTER_A_WAIT_FOR_A_LOCK,
+    AFTER_A_WAIT_FOR_INPUT,
+    AFTER_A_WAIT_FOR_STORAGE,
+)
 from ttf.incidents.rule import EXIT, Rule, When
 
 _OTHERS_SILENT: Final = (
@@ -33,6 +38,13 @@ HANGS_WE_ENDED: Final[tuple[Rule, ...]] = (
         When(killed_by_us=("hang",), facts=("no-stacks",)),
         "{who} hung {at}: {reason}. ttf could not read its stacks. ttf killed it.",
         advice=AFTER_A_HANG,
+    ),
+    Rule(
+        "hang",
+        When(killed_by_us=("hang",), facts=("waits-for-input",)),
+        "{who} hung {at}: {reason}. So it waited for an answer: to a question of the script or of a library, "
+        "or to a debugger. ttf saved its stacks and then killed it.",
+        advice=AFTER_A_WAIT_FOR_INPUT,
     ),
     Rule(
         "hang",

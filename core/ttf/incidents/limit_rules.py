@@ -20,7 +20,27 @@ _SHARED_MEMORY: Final = (
     "processes{full}. In a container, it often has only 64 MB."
 )
 
+_NEWER_DOCKER: Final = (
+    "Update docker (20.10.10 or later) and libseccomp on the host, or use an image with an older system.",
+    "As a test, start the container with --security-opt seccomp=unconfined.",
+)
+
 LIMIT_RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        "alloc-failure",
+        When(
+            text=error_texts.THREADS_FORBIDDEN,
+            areas=("stderr",),
+            signals=("SIGINT", "SIGSEGV", *ABORTS),
+            facts=("failed",),
+            without=("finished",),
+        ),
+        "{who} was not permitted to start a thread {at}. A limit of threads or of memory has other words "
+        "(Resource temporarily unavailable): probably a sandbox (seccomp) forbids it. Usually the C "
+        "library is newer than docker on this machine, which does not know its system call clone3. If "
+        "Python reports a KeyboardInterrupt, OpenBLAS sent it: nobody pressed Ctrl-C.",
+        advice=_NEWER_DOCKER,
+    ),
     Rule(
         "alloc-failure",
         When(

@@ -7,6 +7,7 @@ from typing import Final
 from ttf.errors import ExitCode
 from ttf.incidents import child_texts, error_texts
 from ttf.incidents.child_rules import CHILD_RULES
+from ttf.incidents.remedies import AFTER_A_REASON
 from ttf.incidents.rule import EXIT, Rule, When
 
 ABORTS: Final = ("SIGABRT", "SIGTRAP", EXIT)
@@ -101,8 +102,8 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         "heap-corruption",
         When(text=error_texts.HEAP, areas=("words", "stderr"), signals=("SIGABRT", "SIGTRAP")),
         "The memory allocator found damaged heap data{native} {at} and ended {who_object}. Native "
-        "code wrote to a wrong address, possibly long before. The library in this message is not "
-        "always the cause.",
+        "code wrote to a wrong address, possibly long before. The allocator wrote: {line} A library that "
+        "is named there is not always the cause.",
     ),
     Rule(
         "cxx-exception",
@@ -179,10 +180,36 @@ NATIVE_RULES: Final[tuple[Rule, ...]] = (
         "abort",
         When(
             signals=("SIGABRT", "SIGTRAP"),
+            text=error_texts.TOO_MANY_FOR_SELECT,
+            areas=("words", "stderr"),
+        ),
+        "Native code{native} called select() {at} with a file descriptor of 1,024 or more, which select() "
+        "cannot take. A check of the C library found this and ended {who_object}: {why} So more than a "
+        "thousand files or sockets were open.",
+        advice=(
+            "Look for files or sockets that stay open: ls -l /proc/PID/fd.",
+            "Let the library use poll() instead, if it has such an option or a newer version.",
+        ),
+    ),
+    Rule(
+        "abort",
+        When(
+            signals=("SIGABRT", "SIGTRAP"),
+            text=error_texts.HELD_AT_SHUTDOWN,
+            areas=("words", "stderr", "faulthandler"),
+        ),
+        "{who} aborted itself {at}: {why}",
+        advice=("End daemon threads and join them before the program ends.",),
+    ),
+    Rule(
+        "abort",
+        When(
+            signals=("SIGABRT", "SIGTRAP"),
             text=error_texts.FATAL_REASON,
             areas=("words", "stderr", "faulthandler"),
         ),
         "{who} aborted itself {at}: {why}",
+        advice=AFTER_A_REASON,
     ),
     Rule(
         "abort",

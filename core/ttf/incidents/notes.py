@@ -108,6 +108,14 @@ NOTES: Final[tuple[Note, ...]] = (
         ),
     ),
     Note(
+        names=("python-error",),
+        when=When(text=error_texts.NO_LOCK, signals=(EXIT,)),
+        text=(
+            "Its locks are files in shared memory: /dev/shm is missing here, or this user may not write to "
+            "it. Without it, no worker processes of multiprocessing or of a DataLoader can start."
+        ),
+    ),
+    Note(
         names=("cxx-exception",),
         when=When(text=error_texts.CXX_NO_THREAD, areas=("words", "stderr")),
         text="Usually the system refused a thread. " + NO_THREAD,
@@ -125,6 +133,11 @@ NOTES: Final[tuple[Note, ...]] = (
         when=When(facts=("waits-for-network",)),
         text="The main thread of the process was waiting for the network: for an answer, or to be "
         "connected.",
+    ),
+    Note(
+        names=NATIVE_CLASSES,
+        when=When(text=error_texts.FINALIZING, areas=("faulthandler",)),
+        text="Python was shutting down: the code of the script had ended.",
     ),
     Note(
         names=("segfault",),

@@ -255,6 +255,10 @@ _NATIVE_ADVICE: Final = (
     "Look at the stacks in faulthandler.txt. The innermost frame is the call that crashed.",
     _THREADS,
 )
+AFTER_A_REASON: Final = (
+    _NATIVE_ADVICE[0],
+    "Search for this message, together with the name of the library that wrote it.",
+)
 AFTER_A_HANG: Final = (
     "Start worker processes with spawn, not with fork, and set OMP_NUM_THREADS=1.",
     "If the command was only slow, use a longer --hang-timeout.",
@@ -266,6 +270,14 @@ AFTER_A_WAIT_FOR_A_LOCK: Final = (
         "TORCH_EXTENSIONS_DIR)."
     ),
     "If the command was only slow, use a longer --hang-timeout.",
+)
+AFTER_A_WAIT_FOR_INPUT: Final = (
+    "Answer in advance, with an option or a variable of the library that asks.",
+    "Without an input (< /dev/null), a question is an error at once.",
+)
+IF_OTHERS_HELD_IT: Final = (
+    "Look at the files in /dev/shm and other file systems in memory (df -t tmpfs): write them to a disk.",
+    "If the command itself grew at once: a smaller batch, fewer workers, or a higher memory limit.",
 )
 AFTER_A_WAIT_FOR_STORAGE: Final = (
     "Check the disk or the network file system of the files that it uses (dmesg, mount, df).",

@@ -16,6 +16,7 @@ from ttf.incidents.hang_rules import HANGS_THAT_ENDED_THEMSELVES, HANGS_WE_ENDED
 from ttf.incidents.limit_rules import LIMIT_RULES
 from ttf.incidents.native_rules import ABORTS, NATIVE_RULES
 from ttf.incidents.peer_rules import PEERS_OF_A_RUN, PEERS_OF_OTHERS
+from ttf.incidents.remedies import IF_OTHERS_HELD_IT
 from ttf.incidents.rule import COMMAND, EXIT, OURS, Rule, When
 
 _PIPES_CLOSED: Final = (
@@ -190,6 +191,20 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     *HANGS_THAT_ENDED_THEMSELVES,
     # --- killed for memory: only where a counter says so -------------------------------------------
+    Rule(
+        "oom-kill",
+        When(
+            signals=("SIGKILL",),
+            facts=("oom-rose", "far-from-limit"),
+            without=("oom-machine-wide",),
+        ),
+        "The kernel killed {who_object} {at} because memory ran out. At each measurement, it and its "
+        "processes held at most {held} of {limit}: either they grew within seconds, or the rest was used by "
+        "other processes of the same group, or by files in memory (/dev/shm or another tmpfs), which "
+        "count as memory of the group.",
+        certain=True,
+        advice=IF_OTHERS_HELD_IT,
+    ),
     Rule(
         "oom-kill",
         When(signals=("SIGKILL",), facts=("oom-rose",), without=("oom-machine-wide",)),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
 IN_THE_KERNEL: Final = "a thread of it waited inside the kernel, where no signal reaches it"
+FOR_INPUT: Final = "it was reading from standard input, and nothing came"
+_READ: Final = {"x86_64": 0, "aarch64": 63}  # the number of the system call
 _AFTER_VFORK: Final = "vfork"  # a wait for a child, in the same state as a wait for a disk
 
 
@@ -36,6 +39,18 @@ def has_ended(pid: int) -> bool:
     except OSError:
         return True
     return text[text.rindex(b")") + 2 :][:1] in (b"Z", b"X")
+
+
+def waits_for_our_input(pid: int) -> bool:
+    """Whether the main thread of a process reads from the standard input that it shares with us."""
+    try:
+        call = Path(f"/proc/{pid}/syscall").read_text().split()
+        if call[:2] != [str(_READ.get(os.uname().machine)), "0x0"]:
+            return False
+        its, ours = Path(f"/proc/{pid}/fd/0").stat(), os.fstat(0)
+    except OSError:
+        return False
+    return (its.st_dev, its.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def waits_in_the_kernel(pid: int, root: Path = Path("/")) -> bool:

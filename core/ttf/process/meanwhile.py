@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from ttf.process import platform
-from ttf.process.activity import IN_THE_KERNEL, held, waits_in_the_kernel
+from ttf.process.activity import (
+    FOR_INPUT,
+    IN_THE_KERNEL,
+    held,
+    waits_for_our_input,
+    waits_in_the_kernel,
+)
 from ttf.process.lifeline import is_stopped
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -29,6 +35,8 @@ def what_they_did(pids: Sequence[int], ticks_used: int, seconds: float) -> str:
     share = ticks_used / _TICKS / max(0.1, seconds)
     if share < _IDLE:
         text = "it used almost no CPU during this time: it was waiting"
+        if any(waits_for_our_input(pid) for pid in pids):
+            return f"{text}; {FOR_INPUT}"
         stuck = any(waits_in_the_kernel(pid) for pid in pids)
         return f"{text}; {IN_THE_KERNEL}" if stuck else text
     text = f"it used {share:.0%} of one CPU during this time"

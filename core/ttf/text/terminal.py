@@ -29,6 +29,7 @@ _OBEYED: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
     r"\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _BREAKS: Final = str.maketrans({"\n": "\\n", "\t": "\\t"})
 _C_LOCALES: Final = ("C", "POSIX")
 
@@ -51,6 +52,11 @@ def visible(text: str) -> str:
     a\\x1b]0;T\\x07b\\u202ec
     """
     return _OBEYED.sub(_escaped, text)
+
+
+def without_colours(text: str) -> str:
+    """The text without sequences that only colour it, as libraries write them into messages."""
+    return _COLOURS.sub("", text)
 
 
 def one_line(text: str) -> str:

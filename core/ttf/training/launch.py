@@ -34,6 +34,7 @@ from ttf.rundir.run_folder import RunFolder
 from ttf.rundir.typed_json import typed
 from ttf.rundir.world_place import WorldPlace
 from ttf.training.among_others import join_others, leaving, with_shards
+from ttf.training.late_threads import end_in_time
 from ttf.training.supervisor_link import LeaveAsked, Link, SupervisedLink
 
 if TYPE_CHECKING:
@@ -62,15 +63,18 @@ def main(display: int, life: int, results: int, parent: int) -> int:
     at_work.hear(link.plugin_at_work)
     lifeline.leave_when_stopped(parent)
     lifeline.stacks_to(Path(request.run_dir) / STACKS)
-    end = _end(request, link, display)
+    reporter = _reporter(request, link, display)
+    end = _end(request, link, reporter)
     link.tell({"end": end})
-    return end["error"]["exit_code"] if "error" in end else ExitCode.DONE
+    code = end["error"]["exit_code"] if "error" in end else ExitCode.DONE
+    end_in_time(code, reporter.note)
+    return code
 
 
-def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEnd:
+def _end(request: TrainRequest, link: SupervisedLink, reporter: Reporter) -> TrainerEnd:
     """Returns the final record: {"summary"}, {"error"} or {"left"}."""
     try:
-        return {"summary": _train(request, link, display)}
+        return {"summary": train_here(request, RunFolder(Path(request.run_dir)), reporter, link)}
     except LeaveAsked:
         return {"left": "memory"}
     except BaseException as error:  # noqa: BLE001 - sent to the supervisor, which decides
@@ -79,7 +83,7 @@ def _end(request: TrainRequest, link: SupervisedLink, display: int) -> TrainerEn
         return {"error": to_document(error)}
 
 
-def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary:
+def _reporter(request: TrainRequest, link: SupervisedLink, display: int) -> Reporter:
     from ttf.text.progress import Reporter, make_reporter, with_log
 
     shown = Reporter()
@@ -91,7 +95,7 @@ def _train(request: TrainRequest, link: SupervisedLink, display: int) -> Summary
     reporter = with_log(shown, cast("Tell", link.tell), request.command)
     if display >= 0:
         notices.hear(reporter.note)
-    return train_here(request, RunFolder(Path(request.run_dir)), reporter, link)
+    return reporter
 
 
 # --- in whatever process ---------------------------------------------------------------------

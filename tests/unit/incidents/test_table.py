@@ -10,7 +10,7 @@ import string
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, strategies as st
@@ -33,7 +33,7 @@ from ttf.incidents.notes import NOTES
 from ttf.incidents.remedies import RECIPES
 from ttf.incidents.rules import RULES
 from ttf.machine.memory.tree import MemoryPoint
-from ttf.process.activity import IN_THE_KERNEL
+from ttf.process.activity import FOR_INPUT, IN_THE_KERNEL
 from ttf.rundir.flight_record import Flight, Phase
 
 DOCS = Path(__file__).parents[3] / "docs/incidents.md"
@@ -50,6 +50,7 @@ EXITS = (0, 1, 3, 120, 121, 122, 124, 127)
 CUT = FileChange(path="pairs.npz", was="40,960 bytes", now="4,096 bytes", cut=True)
 MADE_ANEW = FileChange(path="bank.npz", was="40,960 bytes", now="another file: 40,960 bytes")
 NEARLY_USED_UP = ProcessorTime(used_s=59.8, at_most_s=60.1, soft_s=60.0, hard_s=60.0)
+LITTLE: Final = MemoryPoint(time=1, step=1, anon=1, shared=0, file=0, limit=100)
 SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {},
     {"finished": True},
@@ -66,6 +67,8 @@ SURROUNDINGS: tuple[dict[str, Any], ...] = (
     {"processor": NEARLY_USED_UP},
     {"killed_by_us": "hang", "reason": f"no sign of life for 60 s; {IN_THE_KERNEL}"},
     {"killed_by_us": "hang", "reason": "no sign of life for 60 s", "faulthandler": WAITS_FOR_LOCK},
+    {"killed_by_us": "hang", "reason": f"no output for 60 s; {FOR_INPUT}"},
+    {"oom_source": "cgroup /job (memory.events)", "oom_kills": 1, "memory": (LITTLE,)},
     {"killed_by_us": "memory", "reason": "7.7 GB of 8.0 GB"},
     {"killed_by_us": "stop", "reason": "a second signal"},
     {"killed_by_us": "garbage", "reason": "no checksum"},

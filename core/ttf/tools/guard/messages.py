@@ -15,6 +15,7 @@ from typing import Final
 from ttf.incidents.classify import LIMIT, MEASURED, NATIVE_STACK
 from ttf.incidents.death import Death, Finding
 from ttf.incidents.facts import DeathFacts, crashing_frame, signal_name
+from ttf.incidents.raised import of_a_library, own_place
 from ttf.process import platform
 from ttf.text.numbers import duration
 from ttf.text.terminal import Part, painted, visible, wants_colour, wrapped
@@ -23,10 +24,6 @@ from ttf.tools.guard.deaths import REFUSED_MEMORY, Ended
 PREFIX: Final = "ttf guard:"
 _WIDEST: Final = 100
 _STDERR: Final = 2
-_LIBRARY: Final = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d|^<")
-_RAISED: Final = re.compile(
-    r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>[^\n]+)', re.MULTILINE
-)
 # Sources of the evidence that quotes the process.
 _WORDS: Final = ("stderr:", "stdout:", "error report")
 # Of the others, the message or the file says more than the function.
@@ -106,11 +103,9 @@ def refused_memory(finding: Finding, death: Death) -> Iterator[str]:
     if finding.name != REFUSED_MEMORY:
         return
     said = [e.text for e in finding.evidence if e.source.startswith(_WORDS)]
-    frames = list(_RAISED.finditer(DeathFacts(death).areas["words"]))
-    own = [frame for frame in frames if not _LIBRARY.search(frame["file"])] or frames
-    where = f", at {own[-1]['file']}:{own[-1]['line']} in {own[-1]['function']}" if own else ""
+    where = own_place(DeathFacts(death).areas["words"])
     if said:
-        yield f"The message: {said[0]}{where}"
+        yield f"The message: {said[0]}{where and f', at {where}'}"
     known = {e.source: e.text for e in finding.evidence}
     if LIMIT in known:
         yield f"The limit: {known[LIMIT]}"
@@ -134,13 +129,13 @@ def own_frame(stacks: str) -> str:
     ', called from /x/train.py:8 in batch'
     """
     innermost = crashing_frame(stacks)
-    if innermost is None or not _LIBRARY.search(innermost["file"]):
+    if innermost is None or not of_a_library(innermost["file"]):
         return ""
     for line in stacks[innermost.end() :].lstrip("\n").splitlines():
         frame = _FRAME.match(line)
         if frame is None:
             return ""
-        if not _LIBRARY.search(frame["file"]):
+        if not of_a_library(frame["file"]):
             return f", called from {frame['file']}:{frame['line']} in {frame['function']}"
     return ""
 
