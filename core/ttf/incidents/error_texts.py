@@ -42,7 +42,7 @@ OPENBLAS_ALLOCATION: Final = Pattern(
 ALLOCATION: Final = Pattern(
     _RANK + r"(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b",
     _RANK
-    + r"[\w.]*(?:Error|Exception): [^\n]{0,200}\b(?:[Nn]ot enough|[Ii]nsufficient|[Oo]ut of) memory"
+    + r"[\w.]*(?:Error|Exception): [^\n]{0,200}\b(?:not enough|Not enough|[Ii]nsufficient|[Oo]ut of) memory"
     r"(?=[ \r]*$|[:.,;!]|\s+(?:to|for|while|when)\b)",
     r"std::bad_alloc\b",
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory",
