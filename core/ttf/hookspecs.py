@@ -201,6 +201,8 @@ class Searched:
     scores: NDArray[np.float32]
     positives: NDArray[np.int64]
     """Rows of the bank, padded with -1."""
+    grades: NDArray[np.float32] | None = None
+    """Of each positive, for nDCG; None: all count the same."""
 
 
 class ExportSource(Protocol):
