@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 import ttf
 from ttf.hookspecs import Searched
-from ttf_exporters.beir_results import BeirExporter
-from ttf_exporters.beir_results import Options as BeirOptions
-from ttf_exporters.trec_run import Options as TrecOptions
-from ttf_exporters.trec_run import TrecExporter
+from ttf_exporters.beir_results import BeirExporter, Options as BeirOptions
+from ttf_exporters.trec_run import Options as TrecOptions, TrecExporter
 
 QUERIES = 3
 POSITIVES = np.array([[4, 1], [2, -1], [0, 3]])
@@ -24,7 +22,7 @@ POSITIVES = np.array([[4, 1], [2, -1], [0, 3]])
 class Source:
     """A retriever that finds rows 0 to 9 for each query."""
 
-    class facts:  # noqa: N801
+    class facts:
         rows = 10
 
     def __init__(self, grades: NDArray[np.float32] | None) -> None:
