@@ -188,6 +188,9 @@ class ExportFacts:
     """The configuration of the run by dotted key."""
     encoder: str = ""
     """Folder of the text encoder that made the vectors; empty: none was given."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """What the encoder put before texts of the role `query` or `document`, where the card of the data
+    says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
