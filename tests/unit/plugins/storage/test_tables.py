@@ -278,12 +278,13 @@ def test_tensors_of_the_library_are_mapped_where_they_lie(tmp_path: Path) -> Non
     from safetensors.numpy import load_file, save_file
 
     held: dict[str, Any] = {"vectors": ROWS, "half": ROWS.astype(np.float16), "wide": ROWS.astype(np.float64),
-            "ids": np.arange(500)}  # fmt: skip
+            "ids": np.arange(500), "short": np.arange(65036, 65536, dtype=np.uint16)}  # fmt: skip
     save_file(held, tmp_path / "a.safetensors", metadata={"made": "here"})
     store = open_store(str(tmp_path / "a.safetensors"))
     for name, rows in held.items():
         found = store.source(name).gather(ASKED)
         np.testing.assert_array_equal(found, rows[ASKED].astype(found.dtype))
+    assert store.source("short").dtype == "int32"
     assert store.source("vectors").mappable  # type: ignore[attr-defined]
     convert(str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors"))
     again = load_file(tmp_path / "b.safetensors")
