@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
@@ -70,6 +70,11 @@ class Run:
 
     path: Path
     summary: Mapping[str, Any]
+    # Also after the program has moved to another working directory.
+    _place: Path = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_place", self.path.absolute())
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -77,7 +82,7 @@ class Run:
         return found
 
     def load(self) -> Model:
-        return load(self.path)
+        return load(self._place)
 
     def __repr__(self) -> str:
         from ttf.text.progress.ending import in_a_line

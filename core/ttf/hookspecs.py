@@ -188,6 +188,9 @@ class ExportFacts:
     """The configuration of the run by dotted key."""
     encoder: str = ""
     """Folder of the text encoder that made the vectors; empty: none was given."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """What the encoder put before texts of the role `query` or `document`, where the card of the data
+    says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +204,8 @@ class Searched:
     scores: NDArray[np.float32]
     positives: NDArray[np.int64]
     """Rows of the bank, padded with -1."""
+    grades: NDArray[np.float32] | None = None
+    """Of each positive, for nDCG; None: all count the same."""
 
 
 class ExportSource(Protocol):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ttf.contracts import DType, Progress, Store
 from ttf.data.foreign_content import foreign_content, is_sparse
-from ttf.data.text_arrays import Text, put_text, text_of
+from ttf.data.text_arrays import Text, column_type, columns_left_out, put_text, text_of
 from ttf.data.vectors import FLOATS, from_float32, numpy_dtype, to_float32
 from ttf.data.writing import array_bytes, block_rows, writing
 from ttf.errors import ArrayMissing, BadData, ConfigError, suggestion
@@ -228,10 +228,10 @@ def convert(
 
 
 def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The arrays to write, and why others are left out: single values, unless asked for."""
-    known = list(store.names())
+    """The arrays to write, and why others are left out: single values and columns that are no arrays, unless asked for."""
+    known, others = list(store.names()), columns_left_out(store)
     for name in wanted:
-        if name not in known:
+        if name not in known and name not in others:
             raise ArrayMissing(f"{store.uri}: there is no array {name!r}.{suggestion(name, known)}")
     if wanted:
         return list(wanted), {}
@@ -244,9 +244,9 @@ def _chosen(store: Store, wanted: Sequence[str]) -> tuple[list[str], dict[str, s
     names = [n for n in known if n not in single]
     if not names:
         raise BadData(f"{store.uri} contains no arrays.", hint=foreign_content(store))
-    return names, {
-        n: f"{n!r} was not converted: it is a single value and has no rows." for n in single
-    }
+    why = {n: "a single value and has no rows" for n in single}
+    why |= {n: f"a column of the type {column_type(store, n)}" for n in others}
+    return names, {n: f"{n!r} was not converted: it is {what}." for n, what in why.items()}
 
 
 def _as_wanted(rows: Rows, dtype: DType | None, uri: str, name: str) -> Rows:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ttf.contracts import Store
+from ttf.data.text_arrays import column_type, columns_left_out
 
+_MOST_NAMED: Final = 8
 # The arrays that scipy.sparse.save_npz writes, by the format of the matrix.
 _SPARSE: Final = ({"data", "indices", "indptr", "shape"}, {"data", "row", "col", "shape"})
 
@@ -23,6 +25,13 @@ def foreign_content(store: Store) -> str:
         )
     if store.names():
         return ""
+    if others := columns_left_out(store):
+        named = ", ".join(f"{name} ({column_type(store, name)})" for name in others[:_MOST_NAMED])
+        more = ", ..." if len(others) > _MOST_NAMED else ""
+        return (
+            f"Its columns are {named}{more}. An array is a column of numbers, or of lists of numbers "
+            "that all have one length."
+        )
     if store.container == "zarr":
         return f"If its arrays lie in a group of it, give the path of the group: {store.uri}/GROUP"
     return (

@@ -203,7 +203,7 @@ def as_numpy(value: Any, where: str) -> NDArray[Any]:
         )
     try:
         if hasattr(value, "detach"):
-            value = value.detach().cpu()
+            value = value.detach().cpu().resolve_conj().resolve_neg()
             if str(value.dtype) == "torch.bfloat16":  # numpy has no such type
                 value = value.float()
         array = np.asarray(plain(value, where))

@@ -22,7 +22,7 @@ from ttf.data.elsewhere import near_rows
 from ttf.data.foreign_content import foreign_content, is_sparse
 from ttf.data.lengths import lengths_of
 from ttf.data.named_arrays import KINDS, SPLITS, NamedArrays
-from ttf.data.text_arrays import stored_kind, text_of
+from ttf.data.text_arrays import column_type, columns_left_out, stored_kind, text_of
 from ttf.data.vectors import FLOATS, row_norms, to_float32
 from ttf.data.writing import block_rows
 from ttf.errors import ArrayMissing, BadData
@@ -108,10 +108,14 @@ def _inspect(store: Store, full: bool) -> Inspection:
         problem = f"{store.uri} holds a sparse matrix, whose rows ttf cannot read."
         seen.problems, seen.hints = [problem], [foreign_content(store)]
         return seen
-    others = list(getattr(store, "left_out", ()))
+    others = columns_left_out(store)
     if others:
+        kinds = {name: column_type(store, name) for name in others}
+        named = ", ".join(n if kind == "text" else f"{n} ({kind})" for n, kind in kinds.items())
         verb = "is no array" if len(others) == 1 else "are no arrays"
-        seen.notes.append(f"{', '.join(others)} {verb} of numbers; ttf does not read such columns.")
+        seen.notes.append(
+            f"{named} {verb} of numbers; ttf reads such columns only as ids, if texts."
+        )
     seen.problems += _shape_problems({a.name: a for a in seen.arrays})
     seen.problems += _id_problems(store, {a.name: a for a in seen.arrays})
     for error in unfit(store):

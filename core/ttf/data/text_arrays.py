@@ -33,6 +33,16 @@ class WritesText(Protocol):
         ...
 
 
+def columns_left_out(store: Store) -> list[str]:
+    """Columns of a table that are no arrays: long texts, dates, bytes. Optional for stores."""
+    return list(getattr(store, "left_out", ()))
+
+
+def column_type(store: Store, name: str) -> str:
+    """Of a column that is left out, for messages."""
+    return "text" if stored_kind(store, name) == "U" else str(store.describe(name)["dtype"])
+
+
 def stored_kind(store: Store, name: str) -> str:
     """numpy's letter for the type that an array has in its container: "U" and "S" are strings, "O"
     is a pickle, "" is unknown to numpy."""

@@ -2,6 +2,7 @@
 
 A program that opens a model has settings of its own: a model that leaves it the deterministic mode,
 another number of threads or another arithmetic changes its results, or makes its operations fail.
+The other way round, its default type, its default device and its autocast are not those of a model.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _LIBRARIES: Final = tuple(
     if hasattr(getattr(module, "matmul", None), "fp32_precision")
 )
 
+_ACCELERATOR: Final = torch.accelerator.current_accelerator()
+_KINDS: Final = ("cpu", _ACCELERATOR.type) if _ACCELERATOR is not None else ("cpu",)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TorchSettings:
@@ -32,6 +36,7 @@ class TorchSettings:
     deterministic: int
     fills_memory: bool
     matmul: str
+    dtype: torch.dtype  # of new tensors
     products: tuple[tuple[Any, str], ...]  # float32 products of each library, as torch sets them
 
     @classmethod
@@ -41,6 +46,7 @@ class TorchSettings:
             deterministic=torch.get_deterministic_debug_mode(),
             fills_memory=torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
             matmul=torch.get_float32_matmul_precision(),
+            dtype=torch.get_default_dtype(),
             products=tuple((each, each.fp32_precision) for each in _LIBRARIES),
         )
 
@@ -50,6 +56,7 @@ class TorchSettings:
         torch.set_deterministic_debug_mode(self.deterministic)
         torch.utils.deterministic.fill_uninitialized_memory = self.fills_memory  # type: ignore[attr-defined]
         torch.set_float32_matmul_precision(self.matmul)
+        torch.set_default_dtype(self.dtype)
         for library, precision in self.products:  # the call above also sets these
             library.fp32_precision = precision
 
@@ -80,17 +87,31 @@ def borrowed_torch(apply: Callable[[], None]) -> Iterator[None]:
             _callers = TorchSettings.now()
         _users += 1
     try:
+        torch.set_default_dtype(torch.float32)
         apply()
         if _forked and torch.get_num_threads() > 1:
             # The OpenMP of torch waits for ever for the threads that its parent had.
             torch.set_num_threads(1)
-        yield
+        with _plain_thread():
+            yield
     finally:
         with _lock:
             _users -= 1
             if not _users and _callers is not None:
                 _callers.apply()
                 _callers = None
+
+
+@contextlib.contextmanager
+def _plain_thread() -> Iterator[None]:
+    """What torch keeps for each thread is at its defaults: the device of new tensors, no autocast."""
+    with contextlib.ExitStack() as stack:
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        for kind in _KINDS:
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 class Borrows(Protocol):

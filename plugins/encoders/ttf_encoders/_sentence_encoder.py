@@ -75,7 +75,7 @@ class SentenceEncoder:
         work = self._model.encode_query if role == "query" else self._model.encode_document
         found = work(
             list(texts),
-            prompt=self._prompts[role] or None,
+            prompt=self._prompts[role],  # also an empty one: None would be that of the model
             batch_size=self._options.batch_size,
             show_progress_bar=False,
             convert_to_numpy=True,

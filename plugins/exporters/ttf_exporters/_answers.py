@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ttf import ConfigError, ExportAnswers, ExportProbe, ExportSource
+from ttf import ConfigError, ExportAnswers, ExportProbe, ExportSource, Searched
 from ttf_exporters._common import require
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# (query, [(document, score), ...], [positive, ...])
-Answer = tuple[str, list[tuple[str, float]], list[str]]
+# (query, [(document, score), ...], {positive: grade})
+Answer = tuple[str, list[tuple[str, float]], dict[str, int]]
 
 
 def answers(source: ExportSource, k: int, *, plain: bool) -> Iterator[Answer]:
@@ -22,11 +22,32 @@ def answers(source: ExportSource, k: int, *, plain: bool) -> Iterator[Answer]:
     if plain:
         _require_plain(names)
     for found in source.searched(k):
-        for query, rows, scores, known in zip(
-            found.queries, found.rows, found.scores, found.positives, strict=True
+        grades = _whole_grades(found)
+        for query, rows, scores, known, relevant in zip(
+            found.queries, found.rows, found.scores, found.positives, grades, strict=True
         ):
             best = [(str(names[r]), float(s)) for r, s in zip(rows, scores, strict=True)]
-            yield str(query), best, [str(names[r]) for r in known if r >= 0]
+            judged = zip(known, relevant, strict=True)
+            yield str(query), best, {str(names[row]): int(g) for row, g in judged if row >= 0}
+
+
+def _whole_grades(found: Searched) -> NDArray[np.int64]:
+    """Of each positive; trec_eval and what is made like it read whole numbers only."""
+    import numpy as np
+
+    if found.grades is None:
+        return np.ones(found.positives.shape, np.int64)
+    whole = found.grades.astype(np.int64)
+    wrong = np.argwhere((found.positives >= 0) & (whole != found.grades))
+    if wrong.size:
+        query, column = wrong[0]
+        raise ConfigError(
+            f"The grade of a positive of query {found.queries[query]} is "
+            f"{found.grades[query, column]:g} (rel_val), but grades of qrels are whole numbers.",
+            hint="Multiply all grades by the same number, which does not change nDCG: for example "
+            "rel_val * 10; and give the file with --pairs.",
+        )
+    return whole
 
 
 def document_names(ids: NDArray[Any] | None, rows: int) -> NDArray[np.str_]:

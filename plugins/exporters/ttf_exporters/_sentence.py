@@ -187,7 +187,7 @@ def _modules(folder: Path, facts: ExportFacts) -> None:
 
 def _config(folder: Path, facts: ExportFacts, encoder: Path) -> None:
     before = _read(encoder / "config_sentence_transformers.json", missing={})
-    prompts = {"query": "", "document": "", **(before.get("prompts") or {})}
+    prompts = {"query": "", "document": "", **(before.get("prompts") or {}), **facts.prompts}
     dot = facts.calibrated or facts.similarity == "dot"
     _json(folder / "config_sentence_transformers.json", {
         "model_type": "SentenceTransformer",

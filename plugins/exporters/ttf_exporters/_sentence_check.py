@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,11 @@ def read_back(folder: Path, probe: ExportProbe) -> ExportAnswers:
         "query": list(probe.query_texts or made_up),
         "document": list(probe.document_texts or made_up)[:_DOCUMENTS],
     }
-    inputs = {side: _encoded(encoder.encode, some) for side, some in texts.items()}
+    # With the prompts of the folder: those of the encoder may be others, see `ExportFacts.prompts`.
+    inputs = {
+        side: _encoded(partial(encoder.encode, prompt=exported.prompts[side]), some)
+        for side, some in texts.items()
+    }
     _require_same("queries", probe.query_texts, probe.queries, inputs["query"])
     _require_same("documents", probe.document_texts, probe.documents, inputs["document"])
     return ExportAnswers(

@@ -47,8 +47,8 @@ class BeirExporter:
                 comma = ",\n" if queries else "\n"
                 results.write(f"{comma}{json.dumps(query)}: {json.dumps(dict(best))}")
                 queries += 1
-                for name in positives:
-                    qrels.write(f"{query}\t{_cell(name)}\t1\n")
+                for name, grade in positives.items():
+                    qrels.write(f"{query}\t{_cell(name)}\t{grade}\n")
             results.write("\n}\n")
         return {"queries": queries, "files": f"{RESULTS}, {QRELS}"}
 

@@ -44,8 +44,8 @@ class TrecExporter:
                 queries += 1
                 for rank, (name, score) in enumerate(best, start=1):
                     run.write(f"{query} Q0 {name} {rank} {score:.9g} {tag}\n")
-                for name in positives:
-                    qrels.write(f"{query} 0 {name} 1\n")
+                for name, grade in positives.items():
+                    qrels.write(f"{query} 0 {name} {grade}\n")
         return {"queries": queries, "files": f"{RUN}, {QRELS}"}
 
     def read_back(self, folder: Path, probe: ExportProbe) -> ExportAnswers:

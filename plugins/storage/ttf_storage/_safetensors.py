@@ -29,6 +29,8 @@ _NUMPY: Final = {
     "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32",
     "U16": "uint16", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
+# The format has bfloat16, so uint16 is what it says; in files of numpy it may stand for bfloat16.
+_READ_AS: Final[dict[str, DType]] = {**READ_AS, "bfloat16": "bfloat16", "uint16": "int32"}
 _WRITTEN: Final = {name: code for code, name in _NUMPY.items()}
 
 
@@ -60,7 +62,7 @@ class SafetensorsStore:
     def source(self, name: str) -> StoredRows:
         tensor, where = self._tensor(name), f"{self.uri}: the array {name!r}"
         held = _NUMPY.get(tensor.code, "")
-        dtype: DType | None = "bfloat16" if held == "bfloat16" else READ_AS.get(held)
+        dtype = _READ_AS.get(held)
         if dtype is None:
             raise BadData(
                 f"{where} has the type {tensor.code}, but it must be F64, F32, F16, BF16, I8 to "

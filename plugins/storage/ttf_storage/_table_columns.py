@@ -18,6 +18,8 @@ MARKER: Final = b"ttf.dtype"
 
 _NAMES: Final = {"float": "float32", "double": "float64", "halffloat": "float16"}
 _MOST_DEPTH: Final = 4
+# In numpy's files uint16 may stand for bfloat16, and hashes of uint64 need a look at all of them.
+_READ_AS: Final[dict[str, DType]] = {**READ_AS, "uint16": "int32", "uint64": "int64"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def layout_of(field: pa.Field, where: str) -> Layout:
     held = _NAMES.get(str(kind), str(kind))
     if held == "uint16" and (field.metadata or {}).get(MARKER) == b"bfloat16":
         return Layout(tuple(tail), "bfloat16", "bfloat16")
-    dtype = READ_AS.get(held)
+    dtype = _READ_AS.get(held)
     if dtype is None or _is_list(kind):
         raise BadData(
             f"{where} is a column of the type {field.type}. An array is a column of numbers, or of "
@@ -131,6 +133,12 @@ def rows_of(column: pa.Array, layout: Layout, first: int, where: str) -> NDArray
     if 0 in (count, per_row):
         return np.empty((count, *layout.tail), numpy_dtype(layout.dtype))
     flat = values.to_numpy(zero_copy_only=True)
+    if flat.dtype == np.uint64 and (large := np.flatnonzero(flat > np.iinfo(np.int64).max)).size:
+        raise BadData(
+            f"{where}: row {first + int(large[0]) // per_row} has the number {flat[large[0]]}, which "
+            "is too large for int64.",
+            hint="If these are ids, such as hashes, write them as text.",
+        )
     shaped = flat.reshape(count, *layout.tail)
     with np.errstate(over="ignore"):
         rows: NDArray[Any] = shaped.astype(numpy_dtype(layout.dtype), copy=False)

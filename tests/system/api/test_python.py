@@ -8,13 +8,16 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.kit.data_files import write
 from tests.kit.small_training import BANK, QUERIES, arrays
 
 import ttf
 
 
-def test_a_run_from_python_shows_its_progress_and_what_came_out(tmp_path: Path) -> None:
+def test_a_run_from_python_shows_its_progress_and_what_came_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pairs, bank = tmp_path / "pairs.npz", tmp_path / "bank.npz"
     write(pairs, arrays())
     write(bank, {"vectors": BANK})
@@ -44,6 +47,11 @@ def test_a_run_from_python_shows_its_progress_and_what_came_out(tmp_path: Path) 
         found = model.search(QUERIES[:3], k=5)
         assert repr(model).startswith("Model(linear -> identity, bank of ")
     assert repr(found).startswith("Found(3 queries x 5 documents; ids are ")
+    monkeypatch.chdir(tmp_path)
+    relative = ttf.Run(path=Path("run"), summary=run.summary)
+    monkeypatch.chdir("/")
+    with relative.load() as model:  # its place is known, wherever the program is now
+        assert model.search(QUERIES[:3], k=5).ids.tolist() == found.ids.tolist()
     reported = ttf.report(run.path, bundle=tmp_path / "b.zip")
     assert reported.bundle is not None
     assert "report.html" in " ".join(zipfile.ZipFile(reported.bundle.path).namelist())

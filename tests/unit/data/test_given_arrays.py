@@ -41,6 +41,13 @@ def test_several_positives_are_filled_up_with_unknown_ones(form: Any, tmp_path: 
     assert held["pos_train"].dtype == np.int64
 
 
+def test_a_tensor_that_keeps_its_sign_as_a_mark_is_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    marked = torch.complex(torch.zeros(X_TRAIN.shape), torch.from_numpy(X_TRAIN)).conj().imag
+    assert marked.is_neg()
+    np.testing.assert_array_equal(written(tmp_path, X_train=marked)["X_train"], -X_TRAIN)
+
+
 def test_sequences_of_different_lengths_are_padded_alike_in_both_splits(tmp_path: Path) -> None:
     held = written(tmp_path, X_train=RAGGED[:16], X_val=STEPS[:5, :2])
     assert held["X_train"].shape == (16, 3, 6)

@@ -107,7 +107,7 @@ class EmbeddingTable:
         distinct, inverse = self._distinct(ids)
         if len(distinct) != len(inverse):
             raise ValueError("the ids of one update must be distinct")
-        new = torch.empty(len(distinct), self.dim)
+        new = torch.empty(len(distinct), self.dim, dtype=torch.float32, device="cpu")
         new[inverse] = self._matrix(values, len(inverse), "values")
         self._change(distinct, new, assign=True)
 
@@ -115,8 +115,8 @@ class EmbeddingTable:
         """One step of the optimizer for these rows; gradients of repeated ids are summed."""
         distinct, inverse = self._distinct(ids)
         given = self._matrix(gradients, len(inverse), "gradients")
-        summed = torch.zeros(len(distinct), self.dim).index_add_(0, inverse, given)
-        self._change(distinct, summed, assign=False)
+        summed = torch.zeros(len(distinct), self.dim, dtype=torch.float32, device="cpu")
+        self._change(distinct, summed.index_add_(0, inverse, given), assign=False)
 
     def prefetch(self, ids: Ids) -> None:
         """Announces the rows of a later `get` or `update`; announce them in the order of those
@@ -268,7 +268,7 @@ class EmbeddingTable:
         return distinct, torch.from_numpy(inverse.astype(np.int64))
 
     def _matrix(self, values: Values, rows: int, what: str) -> torch.Tensor:
-        found = torch.as_tensor(values).detach().to("cpu", torch.float32)
+        found = torch.as_tensor(values, dtype=torch.float32, device="cpu").detach()
         if found.shape != (rows, self.dim):
             raise ValueError(f"{what} must be ({rows}, {self.dim}), not {tuple(found.shape)}")
         return found

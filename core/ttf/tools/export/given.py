@@ -77,6 +77,7 @@ class Given:
                 rows=found.rows,
                 scores=found.scores,
                 positives=part.known(rows),
+                grades=part.graded(rows),
             )
 
     def texts(self, role: Literal["query", "document"]) -> Sequence[str] | None:

@@ -241,6 +241,7 @@ def _facts(
         TowerFacts(name=spec.name, options=asdict(spec.options), shape=spec.shape)
         for spec in (specs.query, specs.doc)
     )
+    encoder = _encoder_of_the_card(model)
     summary = folder.read_summary()
     column = model.calibration.column if calibrated and model.calibration else np.zeros(1)
     return ExportFacts(
@@ -261,7 +262,8 @@ def _facts(
         metrics=dict(summary.get("metrics", {})),
         versions={"ttf": __version__, "torch": metadata.version("torch")},
         settings=flat(model.config),
-        encoder=str(asked.encoder.resolve()) if asked.encoder else _encoder_of_the_card(model),
+        encoder=str(asked.encoder.resolve()) if asked.encoder else _folder_of(encoder),
+        prompts=_prompts_of(encoder),
     )
 
 
@@ -270,18 +272,31 @@ def _absolute(given: Path | str | None) -> str | None:
     return str(given.resolve()) if isinstance(given, Path) else given
 
 
-def _encoder_of_the_card(model: Model) -> str:
-    """The folder of the model that `ttf data encode` made the vectors with; empty if it is not here."""
+def _encoder_of_the_card(model: Model) -> Mapping[str, Any]:
+    """The model of texts that `ttf data encode` made the vectors with; empty if it was none."""
     pairs = model.config.data.pairs
-    if pairs is None or not is_local(pairs):
-        return ""
-    found = card_of([pairs])
+    found = card_of([pairs]) if pairs is not None and is_local(pairs) else None
     if found is None or found[0]["encoder"]["name"] != _TEXT_MODELS:
+        return {}
+    encoder: Mapping[str, Any] = found[0]["encoder"]
+    return encoder
+
+
+def _prompts_of(encoder: Mapping[str, Any]) -> dict[str, str]:
+    about = encoder.get("about")
+    prompts = about.get("prompts") if isinstance(about, dict) else None
+    found = prompts if isinstance(prompts, dict) else {}
+    return {role: found[role] for role in ("query", "document") if isinstance(found.get(role), str)}
+
+
+def _folder_of(encoder: Mapping[str, Any]) -> str:
+    """Empty if it is not on this machine."""
+    if not encoder:
         return ""
     factory = plugins.load("encoder", _TEXT_MODELS)
     assert isinstance(factory, ModelFolder)
     try:
-        options = checked(factory.options_type, found[0]["encoder"]["options"], "the card")
+        options = checked(factory.options_type, encoder["options"], "the card")
         return str(factory.model_folder(options).resolve())
     except ConfigError:  # the exporter asks for --encoder, if it needs one
         return ""

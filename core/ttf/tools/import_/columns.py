@@ -46,6 +46,8 @@ class Input:
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Columns by role, if the format has them: vectors, ids, queries, positives."""
     notes: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """What else it has, and why that is no column."""
 
 
 class InputFile:

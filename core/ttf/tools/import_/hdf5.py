@@ -16,6 +16,7 @@ from ttf.tools.import_.columns import Column, Input, InputFile, fitting
 
 ENDINGS: Final = (".h5", ".hdf5", ".hdf")
 INSTALL: Final = 'pip install "twotower[hdf5]"'
+_TEXT_ROWS: Final = 65536
 _READ_AS: Final[dict[str, DType]] = {
     "float64": "float32", "float32": "float32", "float16": "float16", "int8": "int32",
     "uint8": "uint8", "int16": "int32", "uint16": "int32", "int32": "int32", "uint32": "int64",
@@ -46,11 +47,16 @@ def open_hdf5(path: Path) -> Input:
 
     try:
         columns: dict[str, Column] = {}
+        unreadable: dict[str, str] = {}
 
         # Follows no link to another file.
         def visit(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset) and (column := _column(path, name, item)):
+            if not isinstance(item, h5py.Dataset):
+                return
+            if column := _column(path, name, item):
                 columns[name] = column
+            else:
+                unreadable[name] = f"it has the type {item.dtype} and the shape {item.shape}."
 
         opened.visititems(visit)
         distance = str(opened.attrs.get("distance", ""))
@@ -75,12 +81,19 @@ def open_hdf5(path: Path) -> Input:
         close=close,
         defaults=roles if all(name in columns for name in roles.values()) else {},
         notes=tuple(notes),
+        unreadable=unreadable,
     )
 
 
 def _column(path: Path, name: str, dataset: Any) -> Column | None:
+    import h5py
+
+    if not dataset.shape or dataset.external or dataset.is_virtual:
+        return None
+    if h5py.check_string_dtype(dataset.dtype) is not None:
+        return _text(path, name, dataset) if len(dataset.shape) == 1 else None
     dtype = _READ_AS.get(dataset.dtype.name)
-    if dtype is None or not dataset.shape or dataset.external or dataset.is_virtual:
+    if dtype is None:
         return None
     held = numpy_dtype(dtype)
 
@@ -96,3 +109,25 @@ def _column(path: Path, name: str, dataset: Any) -> Column | None:
         return fitting(rows, held, start, f"{path}: {name}")
 
     return Column(name, tuple(map(int, dataset.shape)), dtype, read)
+
+
+def _text(path: Path, name: str, dataset: Any) -> Column:
+    rows = int(dataset.shape[0])
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        try:
+            # As bytes: the file may call any bytes UTF-8, and h5py would replace the wrong ones.
+            found = [bytes(value).decode("utf-8") for value in dataset[start:stop]]
+        except (OSError, RuntimeError, ValueError) as error:
+            raise BadData(
+                f"{path}: the data set {name!r} is damaged at row {start} or later: "
+                f"{str(error)[:200]}",
+                hint="Copy the file again. If its strings are no UTF-8, leave it out: --ids none",
+            ) from error
+        return np.array(found, "U" if any(found) else "U1")
+
+    def longest() -> int:
+        spans = ((at, min(at + _TEXT_ROWS, rows)) for at in range(0, rows, _TEXT_ROWS))
+        return max((len(str(v).encode()) for span in spans for v in read(*span)), default=0)
+
+    return Column(name, (rows,), "text", read, longest)

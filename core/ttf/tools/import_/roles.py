@@ -97,6 +97,8 @@ def _vectors(given: Input, name: str | None, flag: str) -> Column:
 
 
 def _named(given: Input, name: str, flag: str) -> Column:
+    if why := given.unreadable.get(name):
+        raise BadData(f"{given.uri}: {name} ({flag}) cannot be read: {why}")
     if name not in given.columns:
         raise ArrayMissing(
             f"{given.uri} has no array {name!r} ({flag}). It has: {_listed(given.columns)}."

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
-from ttf.data.text_arrays import HoldsText, stored_kind
+from ttf.data.text_arrays import HoldsText, column_type, columns_left_out, stored_kind
 from ttf.errors import TtfError
 from ttf.host.plugins import open_store
 from ttf.tools.import_.columns import Column, Input
@@ -26,12 +26,13 @@ class TextBlocks(Protocol):
 def open_stored(uri: str, storage: str) -> Input:
     store = open_store(uri, storage)
     try:
-        columns, problems, prints = {}, [], []
-        for name in store.names():
+        columns, problems, prints = {}, {}, []
+        texts = [n for n in columns_left_out(store) if stored_kind(store, n) == "U"]
+        for name in [*store.names(), *texts]:
             try:
                 column, known = _column(store, name)
             except TtfError as error:
-                problems.append(str(error))
+                problems[name] = str(error)
                 continue
             columns[name] = column
             prints.append((name, known))
@@ -46,8 +47,14 @@ def open_stored(uri: str, storage: str) -> Input:
         identity=identity,
         check_unchanged=store.check_unchanged,
         close=store.close,
-        notes=tuple(problems[:3]),
+        notes=tuple([*problems.values()][:3]),
+        unreadable=problems | _other_columns(store, texts),
     )
+
+
+def _other_columns(store: Store, texts: list[str]) -> dict[str, str]:
+    left_out = [name for name in columns_left_out(store) if name not in texts]
+    return {n: f"it is a column of the type {column_type(store, n)}." for n in left_out}
 
 
 def _column(store: Store, name: str) -> tuple[Column, str]:

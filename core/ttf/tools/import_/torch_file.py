@@ -107,7 +107,7 @@ def _column(path: Path, name: str, value: Any) -> Column | None:
     held = numpy_dtype(dtype)
 
     def read(start: int, stop: int) -> NDArray[Any]:
-        part = tensor[start:stop].contiguous()
+        part = tensor[start:stop].resolve_neg().contiguous()
         if dtype == "bfloat16":
             return part.view(torch.int16).numpy().view(np.uint16)
         return fitting(part.numpy(), held, start, f"{path}: {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,40 @@ def test_the_model_that_encoded_the_texts_is_found_by_the_card_of_the_data(tmp_p
     )
     done = ttf.export(run.path, "sentence-transformers", out=tmp_path / "out")
     assert done.checked.same_top10 == 1.0 and done.checked.max_difference < 1e-5
+
+
+@pytest.mark.parametrize("given", [None, "", "find: "], ids=["of the model", "none", "of the user"])
+def test_an_encoder_with_prompts_is_exported_with_those_of_the_data(
+    tmp_path: Path, given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exported folder was compared with the encoder without its prompts, and refused."""
+    # What scikit-learn, which the library imports, sets for the whole process.
+    monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "True")
+    monkeypatch.setenv("KMP_INIT_AT_FORK", "FALSE")
+    from sentence_transformers import SentenceTransformer
+
+    encoder = tmp_path / "encoder"
+    shutil.copytree(real_encoder(), encoder)
+    prompts = {"prompts": {"query": "question: ", "document": ""}, "default_prompt_name": None}
+    (encoder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    asked = [f"what is number {n}" for n in range(100)]
+    lines = "".join(f"{text},{text} is called {n}\n" for n, text in enumerate(asked))
+    (tmp_path / "faq.csv").write_text(f"question,answer\n{lines}")
+    made = ttf.encode(
+        tmp_path / "faq.csv",
+        encoder="sentence-transformers",
+        model=str(encoder),
+        out=tmp_path / "data",
+        options={} if given is None else {"query_prompt": given},
+        val_split=0,
+    )
+    wanted = "question: " if given is None else given
+    plain = SentenceTransformer(str(encoder), device="cpu", local_files_only=True)
+    vectors = np.load(made.pairs)["X_train"]
+    assert np.abs(vectors - plain.encode(asked, prompt=wanted)).max() < 1e-5
+    run = ttf.train(pairs=made.pairs, bank=made.bank, tower="linear", steps=4, out=tmp_path / "run")
+    ttf.export(run.path, "sentence-transformers", out=tmp_path / "out")
+    exported = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
+    with ttf.load(run.path) as model:
+        found = model.encode_queries(vectors)
+    assert np.abs(exported.encode_query(asked) - found).max() < 1e-5

@@ -114,6 +114,10 @@ def test_tensors_are_imported_and_nothing_else_is_loaded(tmp_path: Path) -> None
         store.source("vectors").read(0, 700), from_float32(BANK, "bfloat16")
     )
     np.testing.assert_array_equal(array(tmp_path / "out" / "pairs", "X_train"), QUERIES)
+    imaginary = torch.complex(torch.zeros(BANK.shape), torch.from_numpy(BANK)).conj().imag
+    torch.save(imaginary, tmp_path / "negative.pt")  # keeps the sign as a mark
+    import_vectors(str(tmp_path / "negative.pt"), tmp_path / "negative")
+    np.testing.assert_array_equal(array(tmp_path / "negative" / "bank", "vectors"), -BANK)
     torch.save({"a": Path("/")}, tmp_path / "evil.pt")
     with pytest.raises(TtfError, match="holds more than tensors"):
         import_vectors(str(tmp_path / "evil.pt"), tmp_path / "other")
@@ -156,6 +160,35 @@ def test_a_table_keeps_its_ids_and_its_other_columns_stay(tmp_path: Path) -> Non
     with pytest.raises(TtfError, match="no array 'emv'"):
         import_vectors(str(tmp_path / "t.parquet"), tmp_path / "new", wanted=Wanted(vectors="emv"))
     assert not (tmp_path / "new").exists()
+
+
+def test_ids_are_any_text_column_and_what_is_no_column_is_told(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pq = pytest.importorskip("pyarrow.parquet")
+    days = pa.array(range(700), pa.timestamp("us"))
+    table = pa.table({"vectors": list(BANK), "sku": TEXT_IDS, "day": days})
+    given = str(tmp_path / "t.parquet")
+    pq.write_table(table, given)
+    import_vectors(given, tmp_path / "out", wanted=Wanted(ids="sku"))
+    assert array(tmp_path / "out" / "bank", "ids").tolist() == TEXT_IDS.tolist()
+    with pytest.raises(BadData, match=r"day \(--ids\) cannot be read: .* type timestamp\[us\]"):
+        import_vectors(given, tmp_path / "new", wanted=Wanted(ids="day"))
+
+
+def test_texts_of_hdf5_are_ids_however_they_are_stored(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    given = tmp_path / "t.h5"
+    with h5py.File(given, "w") as file:
+        file["v"], file["compound"] = BANK, np.zeros(700, [("a", "i4"), ("b", "f4")])
+        file["vlen"] = TEXT_IDS.tolist()
+        file["fixed"] = np.array([name.encode() for name in TEXT_IDS])
+        file["latin"] = np.array([name.encode("latin-1") for name in TEXT_IDS])
+    for name in ("vlen", "fixed"):
+        import_vectors(str(given), tmp_path / name, wanted=Wanted(vectors="v", ids=name))
+        assert array(tmp_path / name / "bank", "ids").tolist() == TEXT_IDS.tolist()
+    for name, said in (("latin", "utf-8"), ("compound", r"cannot be read: it has the type .*i4")):
+        with pytest.raises(BadData, match=said):
+            import_vectors(str(given), tmp_path / "no", wanted=Wanted(vectors="v", ids=name))
 
 
 _SLOW = """

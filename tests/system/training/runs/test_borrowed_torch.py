@@ -96,6 +96,62 @@ def test_while_it_works_a_model_has_the_settings_of_its_run(
     assert there != own
 
 
+class _DefaultType:
+    """Its tensors have another type, as in many programs of science."""
+
+    def __enter__(self) -> None:
+        torch.set_default_dtype(torch.float64)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_default_dtype(torch.float32)
+
+
+_PROGRAMS: dict[str, Callable[[], Any]] = {
+    "float64": _DefaultType,
+    "another device": lambda: torch.device("meta"),  # stands for a GPU
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "no gradients": torch.inference_mode,
+}
+
+
+@pytest.mark.parametrize("program", _PROGRAMS)
+def test_a_model_answers_the_same_in_a_program_with_other_defaults(run: Path, program: str) -> None:
+    queries = np.random.default_rng(1).standard_normal((9, D)).astype(np.float32)
+    with ttf.load(run) as model:
+        wanted = model.search(queries, k=5)
+        vectors = model.encode_queries(queries)
+        judged = model.evaluate([1, 10])
+    with _PROGRAMS[program](), ttf.load(run) as model:
+        found = model.search(queries, k=5)
+        assert np.array_equal(found.ids, wanted.ids)
+        assert np.array_equal(found.scores, wanted.scores)
+        assert np.array_equal(model.encode_queries(queries), vectors)
+        assert model.evaluate([1, 10]) == judged
+        inside = torch.ones(1, 1)
+    with _PROGRAMS[program]():
+        own = torch.ones(1, 1)
+    assert (inside.dtype, inside.device) == (own.dtype, own.device)
+
+
+@pytest.mark.parametrize("program", _PROGRAMS)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_an_embedding_table_has_the_same_values_in_a_program_with_other_defaults(
+    tmp_path: Path, program: str, optimizer: str
+) -> None:
+    def trained(name: str) -> torch.Tensor:
+        sizes: dict[str, Any] = {"rows": 10, "dim": 4, "budget": "16MB"}
+        with ttf.EmbeddingTable(tmp_path / name, optimizer=optimizer, **sizes) as table:
+            table.update([5], [[0.1, 0.2, 0.3, 0.4]])
+            for _ in range(3):
+                table.apply_gradients([1, 2, 1, 5], np.full((4, 4), 0.1, np.float32))
+            return table.get(np.arange(10))
+
+    wanted = trained("plain")
+    with _PROGRAMS[program]():
+        found = trained("other")
+    assert np.array_equal(found.numpy(), wanted.numpy())
+
+
 def test_threads_that_use_a_model_at_once_leave_torch_as_it_was(
     run: Path, own: TorchSettings
 ) -> None:

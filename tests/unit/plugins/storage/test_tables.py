@@ -104,6 +104,67 @@ def test_a_row_that_is_no_vector_is_named(column: Any, said: str, tmp_path: Path
     assert len(list(store.verify())) == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("uint16", [0, 1, 2**16 - 1]),
+        ("uint32", [0, 1, 2**32 - 1]),
+        ("uint64", [0, 1, 2**63 - 1]),
+        ("int64", [-(2**63), 1, 2**63 - 1]),
+    ],
+)
+def test_whole_numbers_of_every_type_stay_what_they_are(
+    kind: str, values: list[int], tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"ids": pa.array(values, kind)}), tmp_path / "t.parquet")
+    store = open_store(str(tmp_path / "t.parquet"))
+    assert store.source("ids").read(0, 3).tolist() == values
+    store.close()
+
+
+def test_a_number_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    column = pa.array([[1, 2], [3, 2**63]], pa.list_(pa.uint64()))
+    pq.write_table(pa.table({"pos_train": column}), tmp_path / "t.parquet")
+    store = open_store(str(tmp_path / "t.parquet"))
+    with pytest.raises(BadData, match=r"row 1 has the number 9223372036854775808, .*too large"):
+        store.source("pos_train").read(0, 2)
+    store.close()
+
+
+def test_a_table_without_an_array_says_what_its_columns_are(tmp_path: Path) -> None:
+    table = pa.table({"vectors": [b"1234"] * 3, "text": ["a"] * 3})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(BadData, match="contains no arrays") as refused:
+        convert(str(tmp_path / "t.parquet"), str(tmp_path / "t.npz"))
+    assert "Its columns are vectors (binary), text (text)." in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("column", "named", "found", "said"),
+    [
+        ("sku", "sku", ["d0", "d1"], ""),
+        ("ids", "ids", ["d0", "d1"], ""),
+        ("sku", "sk", None, "has no array 'sk' (data.names.ids). Searches show row numbers."),
+        ("day", "day", None, "is a column of the type date32[day], and ids are whole numbers"),
+        ("sku", "ids", None, ""),
+    ],
+)
+def test_ids_are_the_column_that_was_named_or_a_note_says_why_not(
+    column: str, named: str, found: list[str] | None, said: str, tmp_path: Path
+) -> None:
+    values = pa.array([0, 1] * 20, pa.date32()) if column == "day" else [f"d{n}" for n in range(40)]
+    bank = pa.table({"vectors": lists(ROWS[:40]), column: values})
+    pq.write_table(bank, tmp_path / "bank.parquet")
+    np.savez(tmp_path / "pairs.npz", X_train=ROWS[:40], pos_train=np.arange(40))
+    files = {name: str(tmp_path / name) for name in ("pairs.npz", "bank.parquet")}
+    names = {} if named == "ids" else {"ids": named}
+    config = DataConfig(pairs=files["pairs.npz"], bank=files["bank.parquet"], names=names)
+    with open_dataset(config) as data:
+        assert (None if data.bank_ids is None else data.bank_ids[:2].tolist()) == found
+        notes = [note for note in data.notes if "row numbers" in note]
+    assert said in " ".join(notes) and bool(notes) == bool(said)
+
+
 def test_the_parts_of_a_table_are_one_and_files_of_one_array_each_are_several(
     tmp_path: Path,
 ) -> None:
@@ -217,12 +278,13 @@ def test_tensors_of_the_library_are_mapped_where_they_lie(tmp_path: Path) -> Non
     from safetensors.numpy import load_file, save_file
 
     held: dict[str, Any] = {"vectors": ROWS, "half": ROWS.astype(np.float16), "wide": ROWS.astype(np.float64),
-            "ids": np.arange(500)}  # fmt: skip
+            "ids": np.arange(500), "short": np.arange(65036, 65536, dtype=np.uint16)}  # fmt: skip
     save_file(held, tmp_path / "a.safetensors", metadata={"made": "here"})
     store = open_store(str(tmp_path / "a.safetensors"))
     for name, rows in held.items():
         found = store.source(name).gather(ASKED)
         np.testing.assert_array_equal(found, rows[ASKED].astype(found.dtype))
+    assert store.source("short").dtype == "int32"
     assert store.source("vectors").mappable  # type: ignore[attr-defined]
     convert(str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors"))
     again = load_file(tmp_path / "b.safetensors")
