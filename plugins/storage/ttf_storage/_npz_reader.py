@@ -27,6 +27,7 @@ from ttf_storage._npy_header import (
     is_plain,
     parse_header,
     read_as,
+    refuse_much_text,
     turned,
 )
 from ttf_storage._stored_rows import Stream, described
@@ -121,7 +122,8 @@ class NpzStore:
         if header.dtype.kind not in "US" or len(header.shape) != 1:
             raise BadData(f"{where} is {header.dtype} {header.shape}, but it must be strings.")
         check_extent(header, member.file_size - header.length, where)
-        content = b"".join(self._pieces(name, member))[header.length :]
+        refuse_much_text(member.file_size, member.compress_size, where)
+        content = memoryview(b"".join(self._pieces(name, member)))[header.length :]
         return decoded(content, header.dtype, where)
 
     def check_unchanged(self) -> None:

@@ -341,3 +341,17 @@ def test_a_file_with_more_arrays_than_any_data_set_is_refused(
         file.writestr("a3.npy", npy(ROWS))
     with pytest.raises(BadData, match="has 4 arrays; ttf reads files with at most 3"):
         open_store(str(path))
+
+
+def test_strings_that_take_no_room_in_the_file_are_not_unpacked(tmp_path: Path) -> None:
+    """A file of 200 kB: numpy holds each string in the width of the longest."""
+    path = tmp_path / "ids.npz"
+    np.savez_compressed(path, vectors=ROWS, ids=np.zeros(20, "U2000000"))
+    store = open_store(str(path))
+    with pytest.raises(BadData, match=r"unpack to 0\.2 GB of strings"):
+        store.text("ids")  # type: ignore[attr-defined]
+    store.close()
+    np.savez_compressed(path, ids=np.array(["a", "b" * 2000]))
+    store = open_store(str(path))
+    assert store.text("ids").tolist() == ["a", "b" * 2000]  # type: ignore[attr-defined]
+    store.close()
