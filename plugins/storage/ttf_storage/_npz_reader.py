@@ -31,7 +31,7 @@ from ttf_storage._npy_header import (
     turned,
 )
 from ttf_storage._stored_rows import Stream, described
-from ttf_storage._zip_format import data_offset, encrypted, read_members, stored_as
+from ttf_storage._zip_format import BOUNDED, data_offset, encrypted, read_members, stored_as
 
 NPY_ARRAY: Final = "vectors"  # name of the one array of a .npy file
 
@@ -231,6 +231,12 @@ class NpzStore:
     def _content(self, name: str, member: ZipInfo, limit: int | None = None) -> Iterator[bytes]:
         """Yields the decompressed bytes; checks the CRC if they are read to the end."""
         data_offset(self._file, member)
+        if member.compress_type not in BOUNDED:
+            raise BadData(
+                f"{self._where(name)} is compressed by {stored_as(member)}, which Python can only unpack "
+                "as a whole.",
+                hint="Write it again with numpy.savez, which does not compress.",
+            )
         try:
             with (
                 open_named(self._file.path) as raw,
