@@ -20,6 +20,7 @@ from ttf.host.plugins import is_local
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
 from ttf.tools.encode.card import card_of
+from ttf.tools.encode.known_models import strange_model
 from ttf.tools.export import expected, facts as export_facts, smaller, texts
 from ttf.tools.export.child import save_probe
 
@@ -271,7 +272,8 @@ def _absolute(given: Path | str | None) -> str | None:
 
 
 def _encoder_of_the_card(model: Model) -> str:
-    """The folder of the model that `ttf data encode` made the vectors with; empty if it is not here."""
+    """The folder of the model that `ttf data encode` made the vectors with; empty if it is not here, or
+    if only the card names it: what is exported is loaded, and given away."""
     pairs = model.config.data.pairs
     if pairs is None or not is_local(pairs):
         return ""
@@ -281,6 +283,8 @@ def _encoder_of_the_card(model: Model) -> str:
     factory = plugins.load("encoder", _TEXT_MODELS)
     assert isinstance(factory, ModelFolder)
     try:
+        if strange_model(found[0]["encoder"]["options"]) is not None:
+            return ""
         options = checked(factory.options_type, found[0]["encoder"]["options"], "the card")
         return str(factory.model_folder(options).resolve())
     except ConfigError:  # the exporter asks for --encoder, if it needs one

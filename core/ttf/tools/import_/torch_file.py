@@ -55,7 +55,7 @@ def open_torch(path: Path) -> Input:
     file = InputFile(path)
     try:
         found = _read(path, file)
-        whole = np.memmap(path, np.uint8, "r")
+        whole = np.memmap(file.file, np.uint8, "r")
         named = found.value if isinstance(found.value, dict) else {"vectors": found.value}
         columns = {
             name: column
