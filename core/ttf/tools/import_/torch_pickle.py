@@ -18,12 +18,11 @@ _PARAMETER: Final = (
     "torch._utils _rebuild_parameter", "torch._utils _rebuild_parameter_with_state",
 )  # fmt: skip
 _ORDERED: Final = "collections OrderedDict"
-# What files with tensors name besides; it is never called.
-_HARMLESS: Final = ("torch", "torch._utils", "torch._tensor", "torch.cuda", "torch.serialization",
-                    "torch.sparse", "torch.storage")  # fmt: skip
-_PARAMETER_CLASS: Final = "torch.nn.parameter Parameter"
-_BUILTINS: Final = frozenset({"builtins set", "builtins complex", "__builtin__ set", "__builtin__ complex",
-                              "collections Counter", _ORDERED, _PARAMETER_CLASS})  # fmt: skip
+# What files with tensors name besides names of torch; neither is ever called.
+_PLAIN: Final = frozenset(
+    {"builtins set", "builtins complex", "__builtin__ set", "__builtin__ complex",
+     "collections Counter", _ORDERED}
+)  # fmt: skip
 
 
 class Other:
@@ -201,7 +200,7 @@ def _fill(target: Any, items: list[Any]) -> None:
 
 def _allowed(name: str) -> Name:
     module, _, rest = name.rpartition(" ")
-    if name not in _BUILTINS and (module not in _HARMLESS or "." in rest):
+    if name not in _PLAIN and (module.split(".")[0] != "torch" or "." in rest):
         raise NotOnlyTensors(name[:100])
     return Name(name)
 
