@@ -131,6 +131,7 @@ def help_node_0(wanted: Wanted, place: Place, reporter: Reporter) -> dict[str, A
     from ttf.tools.tickets.facts import host_name
     from ttf.tools.tickets.follower import follow
 
+    note_models(wanted.encoder.options)
     with wanted.reading_inputs():
         check_first_rows(wanted.inputs, wanted.reading)
     folder = wanted.out.with_name(f"{wanted.out.name}-{host_name()}")
