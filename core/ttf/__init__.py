@@ -73,6 +73,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
         TowerShape as TowerShape,
         VectorSource as VectorSource,
     )
+    from ttf.data.arrow_messages import (
+        ArrowBatch as ArrowBatch,
+        arrow_batches as arrow_batches,
+    )
     from ttf.data.embedding.statistics import (
         TableStats as TableStats,
     )
@@ -258,6 +262,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors
 _NAMES: Final = {
     "ttf.api": "Run evaluate load mine open_vectors plan resume train",
     "ttf.contracts": "ArrayWriter Availability BatchPlan DType DeviceFactory DevicePolicy EvalRecord Miner MinerContext MinerCost MinerFactory MinerTraits Precision Settled StepRecord StorageFactory Store StoreWriter Tower TowerCost TowerFactory TowerShape VectorSource",
+    "ttf.data.arrow_messages": "ArrowBatch arrow_batches",
     "ttf.data.embedding.statistics": "TableStats",
     "ttf.data.embedding.table": "EmbeddingTable",
     "ttf.data.embedding.tower_rows": "TableRows TableTower",

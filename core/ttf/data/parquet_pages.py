@@ -19,6 +19,7 @@ AT_ONCE: Final = 128 << 20
 """Bytes that a batch of texts may have."""
 _SMALL: Final = 256 << 20
 _MOST_TIMES: Final = 1000
+_ENTRY_BYTES: Final = 16
 _HEADER_BYTES: Final = 64 << 10
 _MOST_DEPTH: Final = 8
 _MOST_PAGES: Final = 500_000
@@ -83,6 +84,10 @@ class ParquetPages:
 
     def _longest_text(self, chunk: Any, column: str) -> int:
         by_prefix, longest = "DELTA_BYTE_ARRAY" in chunk.encodings, 1
+        # A row can be a list of any length, and a billion equal entries take no room.
+        if _is_repeated(self._metadata, chunk):
+            entries = int(chunk.num_values) * _ENTRY_BYTES
+            self._refuse_if_much(column, entries, int(chunk.total_compressed_size))
         for page in self.of(chunk):
             self._refuse_if_much(column, page.unpacked, page.packed)
             # Any row may be as long as the dictionary, and behind a prefix as long as its page.
@@ -111,6 +116,12 @@ class ParquetPages:
             f"{self._path} is damaged: {what} cannot be read.",
             hint="Write or copy the file again.",
         )
+
+
+def _is_repeated(metadata: Any, chunk: Any) -> bool:
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    levels = {column.path: column.max_repetition_level for column in columns}
+    return bool(levels.get(chunk.path_in_schema, 1))
 
 
 class _Header:

@@ -306,6 +306,8 @@ def problem_with(path: Path, *, read_tables: bool = True, from_disk: bool = Fals
             return f"{name} {problem}"
     if not table:
         return ""
+    if not is_plain_name(table_key):
+        return f"{CHECKPOINT} names a candidate table {table_key!r}"
     table_folder = candidates_beside(path.parent) / table_key
     return problem_with_table(table_folder, table_sha256, read_arrays=read_tables)
 

@@ -22,7 +22,7 @@ from safetensors.torch import load, save as tensor_bytes
 from torch import Tensor
 
 from ttf.errors import ArtifactDamaged, NoCheckpoint, StorageError, storage_error
-from ttf.rundir.confined import open_inside, read_json
+from ttf.rundir.confined import is_plain_name, open_inside, read_json
 from ttf.rundir.durable import finite, json_bytes, write_new
 from ttf.rundir.removing import folder_written_whole
 from ttf.rundir.request import History
@@ -53,6 +53,13 @@ PART_BYTES: Final = 16 << 20
 _PIECE: Final = "#"
 # What torch and numpy say of tensors and values that are not those of this run.
 _DOES_NOT_FIT: Final = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+
+
+def _name_of_table(name: str) -> str:
+    """Raises ValueError for one that would lead out of the run's folder."""
+    if name and not is_plain_name(name):
+        raise ValueError(f"a candidate table {name!r}")
+    return name
 
 
 def _does_not_fit(step: int, error: Exception) -> ArtifactDamaged:
@@ -381,7 +388,7 @@ class RunState:
             if vectors is None:  # fixed documents: the vectors follow from the ids
                 vectors = torch.from_numpy(parts.documents.read(ids))
             parts.bank.restore(ids, progress["bank_position"], vectors)
-            self._mined.table_key = progress["table"]
+            self._mined.table_key = _name_of_table(progress["table"])
             self.selection.restore(progress["selection"], snapshot.best)
             self.totals.restore(progress["totals"])
         except _DOES_NOT_FIT as error:

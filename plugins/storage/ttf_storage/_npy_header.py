@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import math
 import warnings
@@ -20,6 +21,8 @@ HEAD_BYTES: Final = 16384  # enough for any header that numpy accepts (10,000 ch
 _LARGEST: Final = 1 << 60
 _LONGEST_EMPTY: Final = 1 << 31
 _MOST_TURNED_BYTES: Final = 1 << 30
+_MUCH_TEXT: Final = 128 << 20
+_MOST_TIMES: Final = 100
 _PARSERS: Final = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,
@@ -154,14 +157,24 @@ def read_as(header: NpyHeader, marker: str | None, where: str, convert: str) -> 
     return dtype
 
 
-def decoded(content: bytes, dtype: np.dtype[Any], where: str) -> NDArray[np.str_]:
+def refuse_much_text(size_bytes: int, stored: int, where: str) -> None:
+    """Raises BadData where strings unpack to far more than those of any real file: numpy holds each in
+    the width of the longest, and zeros take no room in a packed file."""
+    if size_bytes > max(_MUCH_TEXT, _MOST_TIMES * stored):
+        raise BadData(
+            f"{where} has {stored:,} bytes, which unpack to {size_bytes / 1e9:,.1f} GB of strings.",
+            hint="Write it again, with strings as short as they are, or leave it out.",
+        )
+
+
+def decoded(content: bytes | memoryview, dtype: np.dtype[Any], where: str) -> NDArray[np.str_]:
     """Returns the strings of an array, given its bytes. Raises BadData if they are no text."""
     try:
         held = np.frombuffer(content, dtype)
         if dtype.kind == "S":
             return np.char.decode(held, "utf-8")
         # Python must not meet a number that is no character.
-        content.decode("utf-32-be" if dtype.byteorder == ">" else "utf-32-le")
+        codecs.decode(content, "utf-32-be" if dtype.byteorder == ">" else "utf-32-le")
     except ValueError as error:
         raise BadData(
             f"{where} holds strings that are not valid text: {error}", hint="Write them again."

@@ -27,10 +27,11 @@ from ttf_storage._npy_header import (
     is_plain,
     parse_header,
     read_as,
+    refuse_much_text,
     turned,
 )
 from ttf_storage._stored_rows import Stream, described
-from ttf_storage._zip_format import data_offset, encrypted, read_members, stored_as
+from ttf_storage._zip_format import BOUNDED, data_offset, encrypted, read_members, stored_as
 
 NPY_ARRAY: Final = "vectors"  # name of the one array of a .npy file
 
@@ -121,7 +122,8 @@ class NpzStore:
         if header.dtype.kind not in "US" or len(header.shape) != 1:
             raise BadData(f"{where} is {header.dtype} {header.shape}, but it must be strings.")
         check_extent(header, member.file_size - header.length, where)
-        content = b"".join(self._pieces(name, member))[header.length :]
+        refuse_much_text(member.file_size, member.compress_size, where)
+        content = memoryview(b"".join(self._pieces(name, member)))[header.length :]
         return decoded(content, header.dtype, where)
 
     def check_unchanged(self) -> None:
@@ -229,6 +231,12 @@ class NpzStore:
     def _content(self, name: str, member: ZipInfo, limit: int | None = None) -> Iterator[bytes]:
         """Yields the decompressed bytes; checks the CRC if they are read to the end."""
         data_offset(self._file, member)
+        if member.compress_type not in BOUNDED:
+            raise BadData(
+                f"{self._where(name)} is compressed by {stored_as(member)}, which Python can only unpack "
+                "as a whole.",
+                hint="Write it again with numpy.savez, which does not compress.",
+            )
         try:
             with (
                 open_named(self._file.path) as raw,

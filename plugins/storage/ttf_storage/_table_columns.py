@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ttf import BadData, DType, numpy_dtype
@@ -156,7 +157,15 @@ def _refuse_nulls(values: pa.Array, first: int, per_row: int, where: str) -> Non
     )
 
 
-def text_of(column: pa.Array, first: int, where: str) -> list[str]:
-    """Raises BadData for missing values."""
+def text_of(column: pa.Array, first: int, where: str, most: int) -> list[str]:
+    """Raises BadData for missing values, and for strings of more than `most` characters."""
     _refuse_nulls(column, first, 1, where)
+    # Of a dictionary, each row would become a copy of its long string.
+    values = column.dictionary if pa.types.is_dictionary(column.type) else column
+    longest = pc.max(pc.utf8_length(values.cast(pa.large_string()))).as_py() or 0
+    if longest > most:
+        raise BadData(
+            f"{where}: a string has {longest:,} characters, which is too long for an id.",
+            hint="ttf reads strings only as ids of documents.",
+        )
     return [str(value) for value in column.to_pylist()]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ttf import BadData, ParquetPages, StorageError, numpy_dtype, open_named
+from ttf import BadData, ParquetPages, StorageError, arrow_batches, numpy_dtype, open_named
 from ttf_storage._mapped import FileIdentity, check_identity, unreadable
 from ttf_storage._table_columns import is_text, layout_of, leaf_of, leaves
 
@@ -195,6 +195,8 @@ class ArrowTable:
         with open_named(path) as file:  # refuses devices and pipes
             self.identity = FileIdentity.of(file.fileno())
             streamed = file.read(4) == b"\xff\xff\xff\xff"
+            if sum(batch.unpacked for batch in arrow_batches(file, path)) > _MOST_DECODED_BYTES:
+                raise _too_large(path)
         before = pa.total_allocated_bytes()
         self._map = pa.memory_map(str(path))
         self.batches: list[pa.RecordBatch] = []
@@ -208,15 +210,7 @@ class ArrowTable:
             for batch in batches:
                 batch.validate(full=False)
                 self.batches.append(batch)
-                decoded = pa.total_allocated_bytes() - before
-                self.compressed = decoded > 0
-                if decoded > _MOST_DECODED_BYTES:
-                    raise StorageError(
-                        f"{path} is a compressed Arrow file, which can only be decoded as a whole, "
-                        "and it is too large for that.",
-                        hint="Write it as Parquet, or without compression: "
-                        "pyarrow.feather.write_feather(table, FILE, compression='uncompressed').",
-                    )
+                self.compressed = pa.total_allocated_bytes() > before
         except BaseException:
             self.close()
             raise
@@ -235,6 +229,15 @@ class ArrowTable:
         self.batches = []
 
 
+def _too_large(path: Path) -> StorageError:
+    return StorageError(
+        f"{path} is a compressed Arrow file, which can only be decoded as a whole, and it is too large "
+        "for that.",
+        hint="Write it as Parquet, or without compression: "
+        "pyarrow.feather.write_feather(table, FILE, compression='uncompressed').",
+    )
+
+
 class _ArrowPieces:
     mapped = True
 
@@ -247,7 +250,11 @@ class _ArrowPieces:
     def piece(self, number: int) -> pa.Array:
         with explained(self._table.path):
             column = self._table.batches[number].column(self._top)
-            return leaf_of(column, self._name, self._top)
+            found = leaf_of(column, self._name, self._top)
+            if is_text(found.type):
+                # Where texts begin is told by the file; Arrow believes it when it reads them.
+                found.validate(full=True)
+            return found
 
 
 class Chained:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ttf import ArrayMissing, BadData, TtfError, numpy_dtype, suggestion
 from ttf_storage._content_sample import sampled
+from ttf_storage._npy_header import refuse_much_text
 from ttf_storage._table_columns import (
     Layout,
     is_text,
@@ -83,7 +84,14 @@ class TableStore:
         return self._sources[name]
 
     def text(self, name: str) -> NDArray[np.str_]:
-        return np.concatenate([np.empty(0, "U1"), *self.text_blocks(name)])
+        _, files = self._column(name)
+        stored = sum(min(file.stored(name)[0], file.identity.size) for file in files)
+        blocks, rows, width = [np.empty(0, "U1")], 0, 0
+        for block in self.text_blocks(name):
+            rows, width = rows + len(block), max(width, block.dtype.itemsize)
+            refuse_much_text(rows * width, stored, f"{self.uri}: the array {name!r}")
+            blocks.append(block)
+        return np.concatenate(blocks)
 
     def text_blocks(self, name: str) -> Iterator[NDArray[np.str_]]:
         """The strings of a column, some at a time."""
@@ -93,15 +101,11 @@ class TableStore:
         where, start = f"{self.uri}: the array {name!r}", 0
         pieces = _pieces(files, name, PIECE_BYTES // _TEXT_ROWS)
         for number in range(len(pieces.bounds) - 1):
-            values = text_of(pieces.piece(number), start, where)
-            longest = max(map(len, values), default=0)
-            if longest > _LONGEST_ID:
-                raise BadData(
-                    f"{where}: a string has {longest:,} characters, which is too long for an id.",
-                    hint="ttf reads strings only as ids of documents.",
-                )
-            yield np.array(values, "U" if values else "U1")
-            start += len(values)
+            piece = pieces.piece(number)
+            for begin in range(0, len(piece), _TEXT_ROWS):
+                values = text_of(piece.slice(begin, _TEXT_ROWS), start, where, _LONGEST_ID)
+                yield np.array(values, "U" if values else "U1")
+                start += len(values)
 
     def describe(self, name: str) -> Mapping[str, Any]:
         field, files = self._column(name)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import IO, Final
 
 from ttf import BadData, TtfError, open_named
-from ttf_storage._zip_format import refuse_outside
+from ttf_storage._zip_format import BOUNDED, refuse_outside
 from ttf_storage.zarr_store import MARKS
 
-_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # To read the end of a deflated member, all of it is inflated.
 _MOST_DEFLATED_BYTES: Final = 512 << 20
 
@@ -42,7 +41,7 @@ class Archive:
         whatever is in it. Raises KeyError if there is none."""
         member = self._zip.getinfo(key)
         deflated = member.compress_type != zipfile.ZIP_STORED
-        if member.compress_type not in _METHODS or member.flag_bits & 0x1:
+        if member.compress_type not in BOUNDED or member.flag_bits & 0x1:
             raise self._refused(key, "is encrypted or compressed with another method than deflate")
         if deflated and member.file_size > _MOST_DEFLATED_BYTES:
             raise self._refused(

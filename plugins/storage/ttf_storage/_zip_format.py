@@ -21,6 +21,8 @@ from ttf_storage._mapped import MappedFile, unreadable
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
 END_RECORD_BYTES: Final = 22
 _END_AND_COMMENT: Final = END_RECORD_BYTES + 0xFFFF
+# Of bzip2 and lzma, Python's zipfile unpacks whatever the bytes that it has read hold.
+BOUNDED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 METHODS: Final = {0: "stored", 8: "deflated", 12: "bzip2", 14: "lzma", 93: "zstd"}
 
 

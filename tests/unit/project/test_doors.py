@@ -40,7 +40,9 @@ OUTSIDE = {
     "incidents/core_file.py": "settings of the system; removes what the kernel wrote for our child",
     "incidents/inputs.py": "lists the files of a store that was opened, and opens each by the door",
     "machine/devices.py": MESSAGE,
+    "rundir/own_notes.py": "a note of this user alone, in the cache, which no folder holds",
     "tools/import_/carry_out.py": "removes an empty folder that it made a moment ago",
+    "tools/import_/torch_file.py": "maps the file that it has opened through the doors",
     "training/settled_alike.py": MESSAGE,
     "machine/memory/limits.py": SYSTEM,
     "machine/memory/reading.py": "files of the system; sums sizes of what the user named, opens none",
@@ -116,7 +118,6 @@ OUTSIDE = {
     "tools/plugins/scaffold/package.py": OWN,
     "tools/report/bundle/_identity.py": SYSTEM,
     "tools/report/bundle/_reproduce.py": SYSTEM,
-    "tools/studies/started_here.py": "a note of this user alone, in the cache, which no folder holds",
     "training/manifest.py": SYSTEM,
     "training/mining_round.py": OWN,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tests.kit.small_run import assert_state, begin, recovered, table, write_run
 
 from ttf.errors import NoCheckpoint, StorageError
 from ttf.rundir import verified_folders
-from ttf.rundir.verified_folders import newest_step, problem_with
+from ttf.rundir.verified_folders import digest_of, newest_step, problem_with
 from ttf.training import checkpoint
 
 CHECKPOINT = [
@@ -127,3 +128,14 @@ def test_what_is_damaged_does_not_count_as_kept(run: Path) -> None:
     # 1 and 0 are copies under a wrong name, 2 is damaged: one intact is left, nothing may go
     names = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert names == [f"step-{step:09d}" for step in (0, 1, 2, 3)]
+
+
+@pytest.mark.parametrize("name", ["../table1", "../../outside", "/", "..", "a/b"])
+def test_a_table_elsewhere_is_not_opened(run: Path, name: str) -> None:
+    path = run / NEWEST / CHECKPOINT[0]
+    document = json.loads(path.read_text())
+    del document["sha256"]
+    document["table"]["key"] = name if name != "/" else str(run / "candidates" / "table1")
+    path.write_text(json.dumps({**document, "sha256": digest_of(document)}))
+    assert "names a candidate table" in problem_with(run / NEWEST)
+    assert newest_step(run / "checkpoints") == 2

@@ -31,6 +31,7 @@ from ttf.tools.encode.card import CARD, PAGE, read_card, write_card
 from ttf.tools.encode.collect import Read, Reading
 from ttf.tools.encode.encoder_process import Chosen, EncoderProcess
 from ttf.tools.encode.first_rows import check_first_rows
+from ttf.tools.encode.known_models import note_models
 from ttf.tools.encode.plan import PLAN, inputs_key, read_inputs
 from ttf.tools.encode.read.columns import told_unused
 from ttf.tools.encode.split import SplitPairs, split_pairs
@@ -88,6 +89,7 @@ class Encoded:
 
 def encode_inputs(wanted: Wanted, reporter: Reporter, desk: Desk | None = None) -> Encoded:
     """Call it in the main thread. `desk`: where other hosts may come that help."""
+    note_models(wanted.encoder.options)
     with wanted.reading_inputs():
         check_first_rows(wanted.inputs, wanted.reading)
     with _locked(wanted.out) as work, EncoderProcess(wanted.encoder) as encoder:
@@ -129,6 +131,7 @@ def help_node_0(wanted: Wanted, place: Place, reporter: Reporter) -> dict[str, A
     from ttf.tools.tickets.facts import host_name
     from ttf.tools.tickets.follower import follow
 
+    note_models(wanted.encoder.options)
     with wanted.reading_inputs():
         check_first_rows(wanted.inputs, wanted.reading)
     folder = wanted.out.with_name(f"{wanted.out.name}-{host_name()}")

@@ -15,6 +15,7 @@ from ttf.host.plugins import is_local, open_store
 from ttf.machine.processor import usable_threads
 from ttf.tools.encode.card import card_of
 from ttf.tools.encode.encoder_process import Chosen, EncoderProcess
+from ttf.tools.encode.known_models import refuse_strange_models
 
 if TYPE_CHECKING:
     from ttf.training.inference import Model
@@ -27,6 +28,7 @@ def vectors_of_words(model: Model, texts: Sequence[str]) -> NDArray[np.float32]:
         raise ConfigError(f"--text number {empty[0]} is empty.", hint="Give at least one word.")
     card, path = _card_of(model)
     encoder = card["encoder"]
+    refuse_strange_models(encoder["name"], encoder["options"], path)
     chosen = Chosen(name=encoder["name"], options=encoder["options"], threads=usable_threads())
     with EncoderProcess(chosen) as process:
         found = process.encode_texts([text.strip() for text in texts], "query")

@@ -20,6 +20,7 @@ from ttf.host.plugins import is_local
 from ttf.rundir.run_folder import RunFolder
 from ttf.text.shell import quoted
 from ttf.tools.encode.card import card_of
+from ttf.tools.encode.known_models import strange_model
 from ttf.tools.export import expected, facts as export_facts, smaller, texts
 from ttf.tools.export.child import save_probe
 
@@ -290,12 +291,15 @@ def _prompts_of(encoder: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _folder_of(encoder: Mapping[str, Any]) -> str:
-    """Empty if it is not on this machine."""
+    """Empty if it is not on this machine, or if only the card names it: what is exported is loaded, and
+    given away."""
     if not encoder:
         return ""
     factory = plugins.load("encoder", _TEXT_MODELS)
     assert isinstance(factory, ModelFolder)
     try:
+        if strange_model(encoder["options"]) is not None:
+            return ""
         options = checked(factory.options_type, encoder["options"], "the card")
         return str(factory.model_folder(options).resolve())
     except ConfigError:  # the exporter asks for --encoder, if it needs one

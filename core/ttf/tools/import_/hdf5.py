@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import zlib
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,10 @@ from ttf.contracts import DType
 from ttf.data.vectors import numpy_dtype
 from ttf.errors import BadData, PluginUnavailable
 from ttf.tools.import_.columns import Column, Input, InputFile, fitting
+from ttf.tools.import_.hdf5_chunks import Chunks
 
 ENDINGS: Final = (".h5", ".hdf5", ".hdf")
+_MOST_DEPTH: Final = 32
 INSTALL: Final = 'pip install "twotower[hdf5]"'
 _TEXT_ROWS: Final = 65536
 _READ_AS: Final[dict[str, DType]] = {
@@ -51,6 +54,8 @@ def open_hdf5(path: Path) -> Input:
 
         # Follows no link to another file.
         def visit(name: str, item: Any) -> None:
+            if name.count("/") > _MOST_DEPTH:
+                raise BadData(f"{path} has more than {_MOST_DEPTH} groups in one another.")
             if not isinstance(item, h5py.Dataset):
                 return
             if column := _column(path, name, item):
@@ -96,11 +101,13 @@ def _column(path: Path, name: str, dataset: Any) -> Column | None:
     if dtype is None:
         return None
     held = numpy_dtype(dtype)
+    chunks = Chunks(dataset, f"{path}: the data set {name!r}")
 
     def read(start: int, stop: int) -> NDArray[Any]:
         try:
+            chunks.check(start, stop)
             rows = np.asarray(dataset[start:stop])
-        except (OSError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError, zlib.error) as error:
             raise BadData(
                 f"{path}: the data set {name!r} is damaged at row {start} or later: "
                 f"{str(error)[:200]}",

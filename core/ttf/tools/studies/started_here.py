@@ -7,24 +7,20 @@ that note the user must give the command again, and it must be the one that is w
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import ConfigError
-from ttf.rundir.cache import cache_dir
-from ttf.rundir.durable import temporary_path
+from ttf.rundir.own_notes import read_note, write_note
 from ttf.text.shell import quoted
 
 _NOTES: Final = "studies"  # in TTF_HOME
-_MOST_BYTES: Final = 4096
 # They make a process load code: no file may set them, only the environment of the user's own call.
 LOADERS: Final = re.compile(
     r"LD_\w+|DYLD_\w+|OMP_TOOL\w*|CUDA_INJECTION\w*|NCCL_\w*(?:PLUGIN|CONF_FILE)\w*"
@@ -61,39 +57,12 @@ def _assigned(values: Mapping[str, Any]) -> str:
 
 def note_start(folder: Path, wanted: WouldRun) -> None:
     """Best effort: without the note the user is asked to give the command again."""
-    path = _note_of(folder)
-    text = json.dumps({"folder": str(folder.resolve()), "sha256": wanted.sha256})
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = temporary_path(path)
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        new.replace(path)
+    write_note(_NOTES, folder, {"sha256": wanted.sha256})
 
 
 def was_started_here(folder: Path, wanted: WouldRun) -> bool:
-    return _noted(_note_of(folder)) == wanted.sha256
-
-
-def _noted(path: Path) -> str | None:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    with os.fdopen(fd, "rb") as file:
-        found = os.fstat(file.fileno())
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-        if not ours or found.st_mode & 0o077:  # TTF_HOME may be a folder of many users
-            return None
-        with contextlib.suppress(ValueError, LookupError, TypeError):
-            return str(json.loads(file.read(_MOST_BYTES))["sha256"])
-    return None
-
-
-def _note_of(folder: Path) -> Path:
-    whole = os.fsencode(folder.resolve())
-    return cache_dir() / _NOTES / f"{hashlib.sha256(whole).hexdigest()}.json"
+    note = read_note(_NOTES, folder)
+    return note is not None and note.get("sha256") == wanted.sha256
 
 
 def refuse_strangers(folder: Path, recorded: WouldRun, given: WouldRun | None, again: str) -> None:

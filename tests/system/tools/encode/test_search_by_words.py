@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ttf
+from ttf.tools.encode.known_models import note_models, strange_model
 
 if TYPE_CHECKING:
     from tests.conftest import Invoke
@@ -79,3 +80,26 @@ def test_a_model_that_is_closed_and_texts_without_an_encoder_are_told(run: Path)
         model.search(np.ones((1, 256), np.float32))
     with pytest.raises(ttf.ConfigError, match="takes paths of files, not a value of type dict"):
         ttf.encode({"question": ["a"]}, out=run, encoder="hash")  # type: ignore[arg-type]
+
+
+def test_a_model_that_only_a_card_names_is_neither_loaded_nor_exported(
+    invoke: Invoke, run: Path, tmp_path: Path
+) -> None:
+    """Data may be of anybody, and so is the card beside them; to load a model may execute its code."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.E"}]')
+    card = run.parent / "data" / "card.json"
+    facts = json.loads(card.read_text())
+    facts["encoder"] |= {"name": "sentence-transformers", "options": {"model": str(model)}}
+    card.write_text(json.dumps(facts))
+    refused = invoke(["search", run, "--text", "x"])
+    assert refused.code == 2
+    assert "names the model" in refused.err and "ttf data encode FILE" in refused.err
+    options = facts["encoder"]["options"]
+    assert strange_model(options) == model
+    assert strange_model({"model": "all-MiniLM-L6-v2", "query_prompt": "long " * 2000}) is None
+    for path in (run, run.parent / "data" / "bank.npz"):
+        assert strange_model({"model": str(path)}) == path
+    note_models(options)
+    assert strange_model(options) is None

@@ -116,13 +116,14 @@ def test_an_encoder_with_prompts_is_exported_with_those_of_the_data(
     tmp_path: Path, given: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exported folder was compared with the encoder without its prompts, and refused."""
+    weights = real_encoder()
     # What scikit-learn, which the library imports, sets for the whole process.
     monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "True")
     monkeypatch.setenv("KMP_INIT_AT_FORK", "FALSE")
     from sentence_transformers import SentenceTransformer
 
     encoder = tmp_path / "encoder"
-    shutil.copytree(real_encoder(), encoder)
+    shutil.copytree(weights, encoder)
     prompts = {"prompts": {"query": "question: ", "document": ""}, "default_prompt_name": None}
     (encoder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     asked = [f"what is number {n}" for n in range(100)]

@@ -341,3 +341,32 @@ def test_a_file_with_more_arrays_than_any_data_set_is_refused(
         file.writestr("a3.npy", npy(ROWS))
     with pytest.raises(BadData, match="has 4 arrays; ttf reads files with at most 3"):
         open_store(str(path))
+
+
+def test_strings_that_take_no_room_in_the_file_are_not_unpacked(tmp_path: Path) -> None:
+    """A file of 200 kB: numpy holds each string in the width of the longest."""
+    path = tmp_path / "ids.npz"
+    np.savez_compressed(path, vectors=ROWS, ids=np.zeros(20, "U2000000"))
+    store = open_store(str(path))
+    with pytest.raises(BadData, match=r"unpack to 0\.2 GB of strings"):
+        store.text("ids")  # type: ignore[attr-defined]
+    store.close()
+    np.savez_compressed(path, ids=np.array(["a", "b" * 2000]))
+    store = open_store(str(path))
+    assert store.text("ids").tolist() == ["a", "b" * 2000]  # type: ignore[attr-defined]
+    store.close()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_that_can_only_be_unpacked_as_a_whole_is_refused(
+    method: int, tmp_path: Path
+) -> None:
+    """2 kB of bzip2 are 3 GB of zeros, and Python's zipfile unpacks all that it has read."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", method) as archive:
+        archive.writestr("vectors.npy", npy(ROWS))
+    store = open_store(str(tmp_path / "a.npz"))
+    assert "which Python can only unpack as a whole" in store.describe("vectors")["problem"]
+    store.close()
+    assert "unpack as a whole" in verify(str(tmp_path / "a.npz")).problems[0]
+    with pytest.raises(BadData, match="unpack as a whole"):
+        convert(str(tmp_path / "a.npz"), str(tmp_path / "b.npz"))

@@ -252,6 +252,42 @@ def test_a_packed_line_without_an_end_is_refused_before_it_fills_the_memory(
         read(tmp_path / name)
 
 
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_table_of_a_hundred_thousand_columns_is_refused_at_once(
+    tmp_path: Path, *, equal: bool
+) -> None:
+    """Each name was looked for in all names."""
+    names = ",".join("a" if equal else str(n) for n in range(100_000))
+    (tmp_path / "a.csv").write_text(f"query,document,{names}\n")
+    with pytest.raises(BadData, match="has 100,002 columns"):
+        read(tmp_path / "a.csv")
+
+
+def test_the_columns_of_many_objects_are_counted_together(tmp_path: Path) -> None:
+    lines = [json.dumps({f"{line}-{n}": 0 for n in range(500)}) for line in range(30)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    with pytest.raises(BadData, match="has 10,500 columns"):
+        read(tmp_path / "a.jsonl")
+
+
+def test_a_row_of_many_long_lines_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_tables, "_LONGEST_RECORD", 2000)
+    cells = ",".join(f'"{"a" * 500}\n"' for _ in range(2))
+    (tmp_path / "a.csv").write_text(f"query,document\n{cells}\n{cells}\n")
+    read(tmp_path / "a.csv")  # each row is short enough
+    (tmp_path / "a.csv").write_text(f"query,document\n{cells},{cells},{cells}\n")
+    with pytest.raises(BadData, match="a row has more than 2,000 characters"):
+        read(tmp_path / "a.csv")
+
+
+def test_a_cell_that_begins_like_a_deep_list_is_a_text(tmp_path: Path) -> None:
+    deep = "[" * 200_000
+    (tmp_path / "a.csv").write_text(f"query,document\na,{deep}\n")
+    assert read(tmp_path / "a.csv").documents.count == 1
+
+
 @pytest.mark.parametrize("name", ["dataset_dict.json", "state.json", "a.parquet", "qrels/test.tsv"])
 def test_a_pipe_in_a_folder_of_texts_is_not_waited_for(name: str, tmp_path: Path) -> None:
     """Nobody writes to it: to open it would last for ever."""

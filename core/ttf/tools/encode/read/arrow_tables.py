@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ttf.data.arrow_messages import ArrowBatch, arrow_batches
 from ttf.data.parquet_pages import ParquetPages
 from ttf.errors import BadData, PluginUnavailable, TtfError
 from ttf.rundir.confined import open_named, read_named_json
+from ttf.tools.encode.read.arrow_rows import python_rows
 
 _ROWS: Final = 4096
+_TEXTS: Final = ("UTF8", "ENUM", "JSON", "NONE")
+_MUCH: Final = 256 << 20
+_MOST_TIMES: Final = 50
 _STATE: Final = "state.json"
 _DICT: Final = "dataset_dict.json"
 
@@ -30,11 +35,9 @@ class ParquetTable:
 
     def __init__(self, path: Path) -> None:
         need_pyarrow(str(path))
-        from pyarrow import parquet
-
         self.uri = str(path)
         self._paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-        self._files = [_opened(one, parquet.ParquetFile) for one in self._paths]
+        self._files = [_opened(one, _as_dictionaries) for one in self._paths]
         self.columns: Sequence[str] = list(self._files[0].schema_arrow.names)
         for one, file in zip(self._paths, self._files, strict=True):
             if list(file.schema_arrow.names) != list(self.columns):
@@ -59,10 +62,23 @@ class ParquetTable:
                 rows = min(sizes.rows_at_once(name, _ROWS) for name in wanted)
             batches = file.iter_batches(batch_size=rows, columns=wanted)
             for batch in _guarded(batches, path):
-                columns = [batch.column(name).to_pylist() for name in names]
-                for values in zip(*columns, strict=True):
+                for values in _values(batch, names, path):
                     self._done += 1
                     yield self._done - before, values
+
+
+def _as_dictionaries(path: str) -> Any:
+    """Equal texts are then held once, however many rows name them."""
+    from pyarrow import parquet
+
+    schema = parquet.ParquetFile(path).schema
+    columns = map(schema.column, range(len(schema)))
+    texts = [
+        column.path
+        for column in columns
+        if column.physical_type == "BYTE_ARRAY" and column.converted_type in _TEXTS
+    ]
+    return parquet.ParquetFile(path, read_dictionary=texts)
 
 
 class ArrowFolder:
@@ -103,6 +119,9 @@ class ArrowFolder:
     def _stream(self, path: Path) -> Any:
         import pyarrow as arrow
 
+        with open_named(path) as file:
+            for batch in arrow_batches(file, path):
+                _refuse_if_much(batch, path)
         self._source = _opened(path, arrow.OSFile)
         return _opened(path, lambda _: arrow.ipc.open_stream(self._source))
 
@@ -115,13 +134,28 @@ class ArrowFolder:
         for path in self._paths:
             with self._stream(path) as stream:
                 for batch in _guarded(stream, path):
-                    for start in range(0, batch.num_rows, _ROWS):
-                        part = batch.slice(start, _ROWS)
-                        columns = [part.column(name).to_pylist() for name in names]
-                        for values in zip(*columns, strict=True):
-                            number += 1
-                            yield number, values
+                    for values in _values(batch, names, path):
+                        number += 1
+                        yield number, values
             self._before += path.stat().st_size
+
+
+def _refuse_if_much(batch: ArrowBatch, path: Path) -> None:
+    if batch.unpacked > max(_MUCH, _MOST_TIMES * batch.packed):
+        raise BadData(
+            f"{path}: a batch of {batch.packed:,} bytes unpacks to {batch.unpacked / 1e9:,.1f} GB, which "
+            "no real texts do.",
+            hint="If you trust the file, write the data set again: dataset.save_to_disk(FOLDER)",
+        )
+
+
+def _values(batch: Any, names: Sequence[str], path: Path) -> Iterator[tuple[Any, ...]]:
+    import pyarrow as arrow
+
+    try:
+        yield from python_rows(batch, names, str(path))
+    except arrow.ArrowException as error:
+        raise _broken(path, error) from error
 
 
 def is_saved_data_set(folder: Path) -> bool:

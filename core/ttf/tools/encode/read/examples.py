@@ -126,7 +126,7 @@ class _Row:
         if isinstance(value, str) and value.lstrip().startswith("["):
             try:
                 return json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return value
         return value
 

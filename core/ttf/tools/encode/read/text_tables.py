@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import IO, Any, Final, cast
 
 from ttf.errors import BadData, ConfigError
 from ttf.rundir.confined import open_named
-from ttf.text.numbers import size
 
-_LONGEST_CELL: Final = 64 << 20
-# Characters; a packed file of a megabyte can hold a line of one GB.
-_LONGEST_LINE: Final = 64 << 20
+# Characters. A packed file of a kilobyte can hold a line of a megabyte, and each empty list of JSON or
+# short cell in it takes 70 bytes.
+_LONGEST_LINE: Final = 12 << 20
+_LONGEST_RECORD: Final = 2 * _LONGEST_LINE  # of a table: quoted cells may have many lines
+_MOST_COLUMNS: Final = 10_000
 _BOMS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _FIRST_ROWS: Final = 100  # JSON objects that are looked at for names.
 
@@ -63,6 +65,13 @@ class _TextFile:
                     f"{self.uri} is not a complete gzip file: {error}.", hint="Copy it again."
                 ) from error
 
+    def _check_columns(self, count: int) -> None:
+        if count > _MOST_COLUMNS:
+            raise BadData(
+                f"{self.uri} has {count:,} columns, and at most {_MOST_COLUMNS:,} are read.",
+                hint="Is it a table of texts? Are the ends of lines missing?",
+            )
+
     def _lines(self, text: IO[str]) -> Iterator[str]:
         number = 0
         while line := text.readline(_LONGEST_LINE):
@@ -92,7 +101,8 @@ class CsvTable(_TextFile):
 
     def __init__(self, path: Path, encoding: str, delimiter: str | None) -> None:
         super().__init__(path, encoding)
-        csv.field_size_limit(_LONGEST_CELL)
+        csv.field_size_limit(_LONGEST_LINE)
+        self._in_record = 0
         self._reader: Any = None
         tabs = ".tsv" in path.suffixes
         with self._opened() as text:
@@ -105,10 +115,11 @@ class CsvTable(_TextFile):
         self._check_header()
 
     def _check_header(self) -> None:
-        twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
-        if twice:
+        self._check_columns(len(self.columns))
+        twice = next((name for name, count in Counter(self.columns).items() if count > 1), None)
+        if twice is not None:
             raise BadData(
-                f"{self.uri} has two columns with the name {twice[0]!r}.",
+                f"{self.uri} has two columns with the name {twice!r}.",
                 hint="Rename one of them in the first line.",
             )
 
@@ -128,16 +139,31 @@ class CsvTable(_TextFile):
 
     def _records(self, text: IO[str]) -> Iterator[tuple[int, list[str]]]:
         self._reader = csv.reader(
-            self._lines(text), delimiter=self._delimiter, quoting=self._quoting, strict=True
+            self._lines_of_records(text),
+            delimiter=self._delimiter,
+            quoting=self._quoting,
+            strict=True,
         )
         begins = 1
         try:
             for record in self._reader:
+                self._in_record = 0
                 if record:
                     yield begins, record
                 begins = self._reader.line_num + 1
         except csv.Error as error:
             raise self._broken(begins, error) from error
+
+    def _lines_of_records(self, text: IO[str]) -> Iterator[str]:
+        for line in self._lines(text):
+            self._in_record += len(line)
+            if self._in_record > _LONGEST_RECORD:
+                raise BadData(
+                    f"{self.uri} near line {self._line() + 1:,}: a row has more than "
+                    f"{_LONGEST_RECORD:,} characters.",
+                    hint="Probably a quotation mark is opened there and not closed.",
+                )
+            yield line
 
     def _broken(self, line: int, error: csv.Error) -> BadData:
         text = str(error)
@@ -148,7 +174,7 @@ class CsvTable(_TextFile):
             )
         if "larger than field limit" in text:
             return BadData(
-                f"{self.uri} line {line:,}: a text is longer than {size(_LONGEST_CELL)}.",
+                f"{self.uri} line {line:,}: a text has more than {_LONGEST_LINE:,} characters.",
                 hint="Probably a quotation mark is opened there and not closed.",
             )
         return BadData(f"{self.uri} line {line:,} cannot be read as a table: {text}.")
@@ -177,6 +203,7 @@ class JsonLines(_TextFile):
         with self._opened() as text:
             for (_, found), _ in zip(self._objects(text), range(_FIRST_ROWS), strict=False):
                 names |= dict.fromkeys(found)
+                self._check_columns(len(names))
         self.columns: Sequence[str] = list(names)
 
     def _line(self) -> int:
