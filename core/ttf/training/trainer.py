@@ -233,6 +233,8 @@ class Trainer:
             if not session.link.supervised:  # else the supervisor writes the summary
                 self._summarize(Ending(problem=f"{type(error).__name__}: {error}"))
             raise
+        for text in self.deviate(session.data.times.unknown()):
+            session.reporter.note(f"The run is not exact: {text}.")
         summary = self._summarize(ending)
         session.reporter.finished({**summary, "run_dir": str(session.folder.path)})
         if ending.problem:
