@@ -193,12 +193,14 @@ def test_a_file_without_checksums_that_was_only_touched_makes_the_resumed_run_no
     shutil.rmtree("run")
     shutil.copytree("stopped", "run")
     os.utime(bank)
+    Path("run/metrics.jsonl").unlink()
     unknown = invoke(["resume", "run", "--in-process", "--json"])
     [deviation] = unknown.json()["deviations"]
     assert f"{bank} was written to or replaced" in deviation.replace(
         f"{bank.parent.resolve()}/", ""
     )
     assert unknown.json()["exact"] is False
+    assert "run/metrics.jsonl lacks" in unknown.err and "metrics.jsonl lacks" not in compared.err
     assert f"{bank} was written to since the run began. ttf reads" not in unknown.err
     assert unknown.json()["weights_sha256"] == compared.json()["weights_sha256"]
 
