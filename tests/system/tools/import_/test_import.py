@@ -277,6 +277,15 @@ def test_a_large_array_that_changed_is_not_the_one_that_was_imported(tmp_path: P
         import_vectors(str(path), tmp_path / "out")
 
 
+def test_other_ids_of_the_same_rows_are_another_input(tmp_path: Path) -> None:
+    path = tmp_path / "bank.npz"
+    for names in (["a", "b"], ["a", "c"]):
+        np.savez(path, vectors=BANK[:2], ids=np.array(names))
+        made = import_vectors(str(path), tmp_path / "out", overwrite=True)
+        assert import_vectors(str(path), tmp_path / "out") == made
+        assert array(tmp_path / "out" / "bank", "ids").tolist() == names
+
+
 def test_two_imports_into_one_folder_do_not_meet(tmp_path: Path) -> None:
     source = str(vecs(tmp_path / "a.fvecs", BANK))
     with carry_out.staging(tmp_path / "out"), pytest.raises(FolderInUse, match="Another import"):
