@@ -254,6 +254,8 @@ def storage_error(error: OSError, what: str) -> StorageError:
         errno.EROFS: "The file system is read-only. Make it writable, or use another folder.",
         errno.EACCES: "You have no write permission there. Get it, or use another folder.",
         errno.EPERM: "You have no write permission there. Get it, or use another folder.",
+        errno.ENOLCK: "The file system has no locks, and without one two commands could write to the "
+        "same folder. Mount it with locks, or use another folder, on a disk of this machine.",
         errno.EIO: "The disk reported an input/output error. Check the disk before you use it again.",
     }
     reason = error.strerror or type(error).__name__

@@ -193,7 +193,7 @@ def refuse_changed(
         if (was["bytes"], was["fingerprint"]) != (now["bytes"], now["fingerprint"]):
             raise _changed(store, was, now, "")
         checked = getattr(store, "has_checksums", False) is True
-        if _untouched(was, now, checked):
+        if _untouched(was, now):
             if now.get("cut"):
                 unknown.append(
                     f"{store.uri} has more files than ttf looks at, so it cannot tell whether the "
@@ -202,8 +202,8 @@ def refuse_changed(
             continue
         if not checked:
             unknown.append(
-                f"{store.uri} was written to or replaced since the run began, and its format has no "
-                "checksums, so ttf cannot compare its content with that at the start"
+                f"{store.uri} was written to or replaced since the run began{_perhaps(was, now)}, and "
+                "its format has no checksums, so ttf cannot compare its content with that at the start"
             )
             continue
         say(
@@ -215,11 +215,10 @@ def refuse_changed(
     return unknown
 
 
-def _untouched(was: InputState, now: InputState, checked: bool) -> bool:
-    # Manifests of earlier versions have no `times`, and no `ctimes`. Without checksums nobody could
-    # tell a new permission from new content.
-    same = _same_times(was, now)
-    return same and (not checked or was.get("ctimes") in (None, now.get("ctimes")))
+def _untouched(was: InputState, now: InputState) -> bool:
+    # Manifests of earlier versions have no `times`, and no `ctimes`. Without checksums nobody can
+    # tell a new permission from new content, so the word `exact` is given up for both.
+    return _same_times(was, now) and was.get("ctimes") in (None, now.get("ctimes"))
 
 
 def _same_times(was: InputState, now: InputState) -> bool:
@@ -227,7 +226,7 @@ def _same_times(was: InputState, now: InputState) -> bool:
 
 
 def _perhaps(was: InputState, now: InputState) -> str:
-    told = ", and its time was set back, or only its permissions or links are others"
+    told = " (its time was set back, or only its permissions or links are others)"
     return told if _same_times(was, now) else ""
 
 

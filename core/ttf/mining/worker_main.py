@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Miner, Progress, VectorSource
+from ttf.data.kept_for import content_key
 from ttf.data.sources import OpenRef, open_ref
 from ttf.errors import (
     ArtifactDamaged,
@@ -291,7 +292,8 @@ def _made_from(job: MiningJob, source: VectorSource) -> dict[str, Any]:
     traits = plugins.usable("miner", job.miner).traits(options, job.context)
     rows = job.bank.rows_path
     return {
-        "bank": source.fingerprint(),
+        # Without a cache it is a file of this run, which is written again after a death.
+        "bank": source.fingerprint() if job.cache is None else content_key(source),
         "shape": list(source.shape),
         "unit": job.bank.unit,
         "rows": None if rows is None else _digest(Path(rows)),

@@ -49,9 +49,10 @@ class MetricsLog:
         self._tail = bytearray()  # Lines without fsync; starts at `_durable`.
         self._fsync_failed = False
         self._closed = False
+        self.steps_kept = 0  # of those before `resume_step`
         kept: Iterator[bytes] = iter(()) if resume_step is None else _lines_until(path, resume_step)
         with file_written_whole(path, area) as self._file:
-            for block in _blocks(kept):
+            for block in _blocks(self._counted(kept)):
                 self._file.write(block)
         self._durable = self._file.size
 
@@ -109,6 +110,11 @@ class MetricsLog:
             )
 
     # --- how -------------------------------------------------------------------------------
+
+    def _counted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        for line in lines:
+            self.steps_kept += b'"type": "step"' in line
+            yield line
 
     def _write_out(self) -> None:
         # Writes what the file does not have yet. A failed write left `size` unchanged.

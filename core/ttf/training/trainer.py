@@ -116,8 +116,15 @@ def run(
         step = snapshot.step if snapshot is not None else None
         retry_s = session.config.checkpoint.retry_s
         log = partial(MetricsLog, folder.metrics, step, retry_s=retry_s, say=reporter.note)
-        trainer = Trainer(session, _write(session, log))
+        metrics = _write(session, log)
+        trainer = Trainer(session, metrics)
         if snapshot is not None:
+            lost = snapshot.step - metrics.steps_kept
+            if lost > 0:
+                reporter.note(
+                    f"{folder.metrics} lacks {lost:,} of the {snapshot.step:,} steps before the "
+                    "checkpoint, so curves and the report lack them too. The weights do not depend on it."
+                )
             trainer.restore(snapshot, deviations)
         trainer.deviate(session.decided.deviations)
         for text in trainer.deviate(among):
@@ -233,6 +240,8 @@ class Trainer:
             if not session.link.supervised:  # else the supervisor writes the summary
                 self._summarize(Ending(problem=f"{type(error).__name__}: {error}"))
             raise
+        for text in self.deviate(session.data.times.unknown()):
+            session.reporter.note(f"The run is not exact: {text}.")
         summary = self._summarize(ending)
         session.reporter.finished({**summary, "run_dir": str(session.folder.path)})
         if ending.problem:

@@ -83,10 +83,14 @@ class NpzStore:
         def digest() -> str:
             return self._digest(member, header, dtype)
 
+        rows: MappedRows | CastRows | TurnedRows
         if is_plain(header, dtype):
-            return MappedRows(self._file, name, start, header.shape, dtype, digest)
-        converted = TurnedRows if turned(header) else CastRows
-        return converted(self._file, name, start, header, dtype, digest)
+            rows = MappedRows(self._file, name, start, header.shape, dtype, digest)
+        else:
+            converted = TurnedRows if turned(header) else CastRows
+            rows = converted(self._file, name, start, header, dtype, digest)
+        rows.fingerprint_is_whole = self.has_checksums
+        return rows
 
     def describe(self, name: str) -> Mapping[str, Any]:
         member = self._member(name)

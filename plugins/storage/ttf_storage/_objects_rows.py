@@ -27,6 +27,7 @@ class ObjectRows(StoredRows):
 
     mappable = True
     aligned = True
+    fingerprint_is_whole = True
 
     def __init__(
         self, uri: str, entry: ArrayEntry, place: Place, how: Callable[[], Fetching]

@@ -32,6 +32,7 @@ class StoredRows(ABC):
 
     mappable = False
     aligned = False
+    fingerprint_is_whole = False  # True: it covers every byte, not a sample.
     held = ""  # The stored type, if rows are converted as they are read.
 
     def __init__(self, name: str, uri: str, shape: tuple[int, ...], dtype: DType) -> None:

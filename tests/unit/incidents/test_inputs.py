@@ -149,6 +149,17 @@ def test_content_that_was_written_in_place_is_found_if_its_time_was_set_back(
         assert refuse_changed(earlier, [store], pytest.fail) == []
 
 
+def test_without_checksums_a_time_that_was_set_back_is_told(tmp_path: Path) -> None:
+    rows = np.zeros((60_000, 16), np.float32)
+    np.save(tmp_path / "bank.npy", rows)
+    with contextlib.closing(open_store(str(tmp_path / "bank.npy"))) as store:
+        before = noted([store])
+        assert refuse_changed(before, [store], pytest.fail) == []
+        overwrite_and_set_back(tmp_path / "bank.npy", rows.nbytes // 2 + 9_000)
+        (told,) = refuse_changed(before, [store], pytest.fail)
+    assert "its time was set back, or only its permissions" in told and "no checksums" in told
+
+
 def test_a_chunk_among_very_many_is_compared_or_said_not_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

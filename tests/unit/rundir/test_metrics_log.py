@@ -42,6 +42,7 @@ def test_a_resumed_run_drops_what_its_checkpoint_does_not_know(ram: Path) -> Non
     dropped = [{"type": "mining", "step": 3}, {"type": "step", "step": 4}]
     write_log(path, kept + dropped)
     log = MetricsLog(path, 3)
+    assert log.steps_kept == 3
     log.write({"type": "step", "step": 4, "again": True})
     log.close()
     assert lines(path) == [*kept, {"type": "step", "step": 4, "again": True}]

@@ -376,7 +376,9 @@ def test_large_tensors_are_cut_and_come_back_whole(
     assert parts[2].name in verified_folders.problem_with(path)
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC])
+@pytest.mark.parametrize(
+    "code", [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.ENOLCK]
+)
 def test_the_hint_of_a_failed_write_names_no_option_that_its_command_may_lack(code: int) -> None:
     hint = storage_error(OSError(code, os.strerror(code)), "run").hint
     assert "another folder" in hint and "--" not in hint

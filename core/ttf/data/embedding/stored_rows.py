@@ -68,17 +68,28 @@ class StoredRows:
         self._base: PlacedFile | None = None
         self._under_way: Iterator[None] | None = None
         self._lock = FileLock(path / _LOCK)
+        if at_version and not os.path.lexists(path):
+            raise self._incomplete("the folder")  # A new table would hide that it is lost.
         try:
             path.mkdir(parents=True, exist_ok=True)
             refuse_foreign(path, (_LOCK, FACTS, _BASE), (_JOURNAL,))
             self._take_lock()
             self._open_or_make(at_version)
+        except FileNotFoundError as error:
+            self.close()
+            raise self._incomplete(Path(error.filename or "a file").name) from error
         except OSError as error:
             self.close()
             raise storage_error(error, str(path)) from error
         except BaseException:
             self.close()
             raise
+
+    def _incomplete(self, lost: str) -> ArtifactDamaged:
+        return ArtifactDamaged(
+            f"The embedding table {self.path} is incomplete: {lost} is missing.",
+            hint="Restore the folder from a copy.",
+        )
 
     def _take_lock(self) -> None:
         try:
@@ -115,6 +126,7 @@ class StoredRows:
             raise ArtifactDamaged(
                 f"The embedding table {self.path} has the versions {self._applied} to {newest}, but "
                 f"not {at_version}.",
+                hint="Restore the folder from a copy of the same time as what names that version.",
             )
         kept = [n for n in numbers if at_version is None or n <= at_version]
         remove_others(self._folder, kept)

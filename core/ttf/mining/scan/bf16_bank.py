@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from ttf.contracts import Progress, VectorSource
+from ttf.data.kept_for import content_key
 from ttf.data.vectors import FLOATS, npy_header, seen_as_writable, to_float32
 from ttf.errors import ArtifactDamaged, BadData, EntryRefused, StorageError
 from ttf.host import notices
@@ -63,7 +64,7 @@ class Files:
 
 
 def key_of(source: VectorSource) -> str:
-    return folder_key({"bank": source.fingerprint(), "shape": list(source.shape), "format": FORMAT})
+    return folder_key({"bank": content_key(source), "shape": list(source.shape), "format": FORMAT})
 
 
 def size_of(source: VectorSource) -> int:

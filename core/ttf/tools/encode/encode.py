@@ -29,12 +29,13 @@ from ttf.text.shell import quoted
 from ttf.tools.encode.assemble import num_cut, write_pairs, write_vectors
 from ttf.tools.encode.card import CARD, PAGE, read_card, write_card
 from ttf.tools.encode.collect import Read, Reading
-from ttf.tools.encode.encoder_process import Chosen, EncoderProcess
+from ttf.tools.encode.encoder_process import Chosen, EncoderProcess, request_for
 from ttf.tools.encode.first_rows import check_first_rows
 from ttf.tools.encode.known_models import note_models
 from ttf.tools.encode.plan import PLAN, inputs_key, read_inputs
 from ttf.tools.encode.read.columns import told_unused
 from ttf.tools.encode.split import SplitPairs, split_pairs
+from ttf.tools.encode.work import refuse_unread
 
 if TYPE_CHECKING:
     from ttf.tools.tickets.desk import Desk
@@ -116,6 +117,8 @@ def encode_inputs(wanted: Wanted, reporter: Reporter, desk: Desk | None = None) 
             from ttf.tools.encode.hosts.shared import encode_with_hosts
 
             encode_with_hosts(encoder, facts, found.kinds, work, dtype, *told, desk)
+        request = request_for(encoder.chosen, facts, found.kinds, vectors, dtype)
+        refuse_unread(request, {kind.name: kind.count for kind, _ in found.kinds})
         split = split_pairs(found, wanted.val_split, wanted.seed)
         reporter.stage("write", None)
         card = _write(wanted, found, split, vectors, facts, identity)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ttf.errors import BadData, EntryRefused, storage_error
-from ttf.rundir.confined import read_json
+from ttf.rundir.confined import names_in, read_json, sha256_file
 from ttf.rundir.durable import fsync_dir, write_json
 from ttf.rundir.removing import remove_if_there
 from ttf.text.progress import Reporter
@@ -67,7 +67,7 @@ def read_inputs(inputs: Sequence[Path], reading: Reading, work: Path, reporter: 
         raise storage_error(error, str(work)) from error
     if inputs_key(inputs, reading) != key:
         raise BadData("An input changed while it was read.", hint="Run the command again.")
-    write_json(work / PLAN, {"key": key, **_document(found)})
+    write_json(work / PLAN, {"key": key, "sha256": _hashes(texts, work), **_document(found)})
     return found
 
 
@@ -76,6 +76,10 @@ def _sync(folder: Path) -> None:
         with path.open("rb") as file:
             os.fsync(file.fileno())
     fsync_dir(folder)
+
+
+def _hashes(texts: Path, work: Path) -> dict[str, str]:
+    return {name: sha256_file(texts / name, work) for name in names_in(texts, work)}
 
 
 def _document(found: Read) -> dict[str, Any]:
@@ -98,7 +102,8 @@ def _kept(work: Path, key: str) -> Read | None:
     texts = work / TEXTS
     try:
         found: Mapping[str, Any] = read_json(work / PLAN, work)
-        if found["key"] != key:
+        # The files say which text belongs to which vector: a wrong byte would be a wrong row.
+        if found["key"] != key or found["sha256"] != _hashes(texts, work):
             return None
         kinds = {
             name: Collected(name=name, folder=texts, **facts)

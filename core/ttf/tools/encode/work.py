@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ttf.errors import BadData, ConfigError
+from ttf.errors import BadData, ConfigError, StorageError
 from ttf.hookspecs import CutsTexts, EncoderContext
 from ttf.host import plugins
 from ttf.host.options import checked
@@ -133,6 +133,20 @@ def arrays_of(kind: Mapping[str, Any], request: Mapping[str, Any], count: int) -
         key_of(facts, kind["digest"], kind["role"], dtype),
         "encode",
     )
+
+
+def refuse_unread(request: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    """Raises StorageError if vectors do not read back as they were written. `counts`: texts by kind."""
+    facts, dtype = request["facts"], request["dtype"]
+    for kind in request["kinds"]:
+        folder, form = Path(kind["folder"]), layouts(counts[kind["name"]], facts["dim"], dtype)
+        key = key_of(facts, kind["digest"], kind["role"], dtype)
+        if GrowingArrays.finished(folder, folder, form, key, "encode") is None:
+            GrowingArrays.forget(folder)
+            raise StorageError(
+                f"What was written to {folder} does not read back as it was written.",
+                hint="Check the disk, then run the same command again.",
+            )
 
 
 class _Kind:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import DType
+from ttf.data.kept_for import times_of
 from ttf.errors import BadData, DataChanged, DataMissing, EntryRefused, storage_error
 from ttf.rundir.confined import open_named
 
@@ -74,8 +75,8 @@ class InputFile:
             raise storage_error(error, str(self.path)) from error
 
     def identity(self) -> str:
-        """Of the size and of pieces here and there."""
-        digest = hashlib.sha256(str(self.size).encode())
+        """Of the size, the times, and of pieces here and there."""
+        digest = hashlib.sha256(f"{self.size} {times_of(str(self.path))}".encode())
         last = max(0, self.size - _PIECE_BYTES)
         for start in sorted({last * n // (_PIECES - 1) for n in range(_PIECES)}):
             digest.update(self.bytes_at(start, _PIECE_BYTES))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ttf.contracts import Store, VectorSource
+from ttf.data.kept_for import content_key, times_of
 from ttf.data.text_arrays import HoldsText, column_type, columns_left_out, stored_kind
 from ttf.errors import TtfError
 from ttf.host.plugins import open_store
@@ -59,11 +60,13 @@ def _other_columns(store: Store, texts: list[str]) -> dict[str, str]:
 
 def _column(store: Store, name: str) -> tuple[Column, str]:
     if stored_kind(store, name) in ("U", "S") and isinstance(store, HoldsText):
-        rows = int(store.describe(name)["shape"][0])
+        rows, uri = int(store.describe(name)["shape"][0]), store.uri
         text = _Text(store, name)
-        return Column(name, (rows,), "text", text.read, text.longest), f"text {rows}"
+        return Column(
+            name, (rows,), "text", text.read, text.longest
+        ), f"text {rows} {times_of(uri)}"
     source: VectorSource = store.source(name)
-    return Column(name, source.shape, source.dtype, _reader(source)), source.fingerprint()
+    return Column(name, source.shape, source.dtype, _reader(source)), content_key(source)
 
 
 def _reader(source: VectorSource) -> Callable[[int, int], NDArray[Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ttf.data.kept_for import content_key
 from ttf.data.sources import VectorRef
 from ttf.data.vectors import FLOATS, UnitRows, to_float32
 from ttf.errors import ArrayMissing, BadData, storage_error
@@ -75,7 +76,7 @@ def file_inputs(
             rows=documents.shape[0],
             dim=documents.shape[1],
             num_queries=source.shape[0],
-            identity=seen.fingerprint(),
+            identity=content_key(seen),
             blocks=lambda: _blocks(seen),
         )
 
@@ -117,12 +118,13 @@ def run_inputs(
                 yield model.compared(model.encode_query_inputs(batch.x, batch.lengths))
 
         weights = sha256_file(folder.model / WEIGHTS, folder.path)
+        content = [content_key(s) for s in (queries.source, queries.context) if s is not None]
         yield Inputs(
             bank=model.reference(temp),
             rows=data.bank.shape[0],
             dim=model.documents.dim + (model.calibration is not None),
             num_queries=len(queries),
-            identity=f"{weights}|{data.fingerprint}|{model.calibration is not None}",
+            identity=f"{weights}|{data.fingerprint}|{content}|{model.calibration is not None}",
             notes=tuple(model.notes),
             blocks=blocks,
         )

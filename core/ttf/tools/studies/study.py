@@ -196,7 +196,9 @@ class Study(ABC, Generic[SetupT, RunT]):
                     yield dict(parsed_json(raw))
                 except (TypeError, ValueError) as error:
                     raise ArtifactDamaged(
-                        f"{journal}: line {number} is damaged: {error}."
+                        f"{journal}: line {number} is damaged: {error}.",
+                        hint="Restore the file from a copy, or remove this line: what it tells is "
+                        "then done again.",
                     ) from None
 
     @classmethod

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ttf.config.evaluation_schema import CalibrateConfig
 from ttf.contracts import DevicePolicy, Precision, Progress, VectorSource
 from ttf.data.dataset import Split
+from ttf.data.kept_for import content_key
 from ttf.data.positives import row_hashes
 from ttf.data.vectors import RowView
 from ttf.machine.memory.allocator import give_back
@@ -75,7 +76,8 @@ def calibrate(
     """With training pairs. The work is to be cleared once the result is stored. `advance` may
     raise; the next call goes on."""
     fingerprint, team = fingerprint_of(subject.bank, train), subject.team
-    key = _key(subject, fingerprint)
+    queries = [s for s in (train.queries.source, train.queries.context) if s is not None]
+    key = _key(subject, "|".join((fingerprint, *map(content_key, queries))))
     work = team.stage(_STAGE, lambda: Work(subject.folder.path, key, subject.keeps))
     drawn = draw_pairs(len(train), subject.most_queries, subject.seed, fingerprint)
     held_out, sampled = _encoded(subject, train, drawn, work, reporter, advance)
@@ -137,6 +139,7 @@ def _key(subject: Subject, fingerprint: str) -> str:
         {
             "weights": subject.weights_sha256,
             "bank": stored.bank_key(subject.bank),
+            "content": content_key(subject.bank),
             "data": fingerprint,
             "seed": subject.seed,
             "neighbours": settings.neighbours,

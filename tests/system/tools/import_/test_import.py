@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.kit.bad_inputs.vectors import write_vecs as vecs
+from tests.kit.data_files import overwrite_and_set_back
 
 from ttf.data.inspect import verify
 from ttf.data.vectors import from_float32
@@ -264,6 +265,25 @@ def test_a_file_that_changed_begins_anew_and_one_that_changes_meanwhile_is_refus
     import_vectors(str(path), tmp_path / "out")
     np.testing.assert_array_equal(array(tmp_path / "out" / "bank", "vectors"), BANK[::-1])
     assert not (tmp_path / "out" / carry_out.STAGING).exists()
+
+
+def test_a_large_array_that_changed_is_not_the_one_that_was_imported(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.npy"
+    np.save(path, np.zeros((60_000, 16), np.float32))
+    made = import_vectors(str(path), tmp_path / "out")
+    assert import_vectors(str(path), tmp_path / "out") == made
+    overwrite_and_set_back(path, path.stat().st_size // 2 + 9_000)
+    with pytest.raises(TtfError, match="of something else"):
+        import_vectors(str(path), tmp_path / "out")
+
+
+def test_other_ids_of_the_same_rows_are_another_input(tmp_path: Path) -> None:
+    path = tmp_path / "bank.npz"
+    for names in (["a", "b"], ["a", "c"]):
+        np.savez(path, vectors=BANK[:2], ids=np.array(names))
+        made = import_vectors(str(path), tmp_path / "out", overwrite=True)
+        assert import_vectors(str(path), tmp_path / "out") == made
+        assert array(tmp_path / "out" / "bank", "ids").tolist() == names
 
 
 def test_two_imports_into_one_folder_do_not_meet(tmp_path: Path) -> None:

@@ -193,12 +193,14 @@ def test_a_file_without_checksums_that_was_only_touched_makes_the_resumed_run_no
     shutil.rmtree("run")
     shutil.copytree("stopped", "run")
     os.utime(bank)
+    Path("run/metrics.jsonl").unlink()
     unknown = invoke(["resume", "run", "--in-process", "--json"])
     [deviation] = unknown.json()["deviations"]
     assert f"{bank} was written to or replaced" in deviation.replace(
         f"{bank.parent.resolve()}/", ""
     )
     assert unknown.json()["exact"] is False
+    assert "run/metrics.jsonl lacks" in unknown.err and "metrics.jsonl lacks" not in compared.err
     assert f"{bank} was written to since the run began. ttf reads" not in unknown.err
     assert unknown.json()["weights_sha256"] == compared.json()["weights_sha256"]
 
@@ -234,6 +236,27 @@ def test_a_value_that_was_changed_by_hand_in_its_run_toml_makes_a_run_inexact(
     assert "train.lr is 0.002 in run.toml, which was changed by hand; it was 0.001" in done.err
     summary = document("summary.json")
     assert not summary["exact"] and len(summary["deviations"]) == 1
+
+
+def test_a_file_without_checksums_that_was_written_to_in_mid_run_makes_it_not_exact(
+    small_sets: Sets, invoke: Invoke
+) -> None:
+    bank = Path("bank.npy")
+    with np.load(small_sets["npz"]["bank"]) as arrays:
+        np.save(bank, arrays["vectors"])
+    own: Sets = {"npz": {**small_sets["npz"], "bank": str(bank)}}
+
+    def overwritten(operation: Operation, act: Act) -> int:
+        if operation.name == "checkpoint.write" and not Path("run/model/config.json").exists():
+            overwrite_and_set_back(bank, bank.stat().st_size // 2)
+        return act(memoryview(operation.data))
+
+    with intercepted(overwritten):
+        done = train(invoke, own, "miner.negatives=0", "checkpoint.every_steps=5")
+    assert done.code == 0 and "The run is not exact: " in done.err
+    [deviation] = document("summary.json")["deviations"]
+    assert deviation.endswith("so ttf cannot compare its content")
+    assert document("summary.json")["exact"] is False
 
 
 def test_nothing_of_a_round_that_mined_in_changed_data_is_gone_on_with(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,3 +147,19 @@ def test_a_flipped_bit_in_a_name_of_its_facts_is_damage_and_no_other_configurati
     facts.write_text(facts.read_text().replace('"optimizer"', '"optiiizer"'))
     with pytest.raises(ArtifactDamaged, match=r"table.json is damaged"):
         open_table(tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["", "rows.bin", "journal", "journal/000000001.rows"])
+def test_what_is_missing_is_named_and_no_new_table_takes_its_place(
+    lost: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    with open_table(path) as table:
+        table.update(_SOME, torch.full((5, DIM), 3.0))
+        version = table.sync(keep=True)
+        shutil.copytree(path, tmp_path / "killed")  # The journal is not yet in the base file.
+    left = tmp_path / "killed" / lost
+    shutil.rmtree(left) if left.is_dir() else left.unlink()
+    with pytest.raises(ArtifactDamaged, match=f"{left.name if lost else 'the folder'} is missing"):
+        open_table(tmp_path / "killed", at_version=version)
+    assert not left.exists()

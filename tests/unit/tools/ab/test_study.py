@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ttf
-from ttf.errors import BadData, ConfigError, DataMissing, FolderInUse, GaveUp
+from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, FolderInUse, GaveUp
 from ttf.tools.ab import finish, study
 from ttf.tools.ab.progress import RepeatLines
 from ttf.tools.ab.repeat import finished_repeat
@@ -161,9 +161,16 @@ def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice
     assert not left.exists(), "it is done anew"
     assert run(second) == "all"
     assert sum(map(len, repeats.waves)) == 5
-    assert (second.folder / "samples.jsonl").read_text().startswith(before)
+    journal = second.folder / "samples.jsonl"
+    assert journal.read_text().startswith(before)
     finish.conclude(second, "all")
     second.close()
+    whole = journal.read_text()
+    journal.write_text(whole[:-9])  # as a copy that was cut off
+    with pytest.raises(ArtifactDamaged, match="line 8 is damaged") as cut:
+        ABStudy.open(second.folder)
+    assert cut.value.hint is not None and "remove this line" in cut.value.hint
+    journal.write_text(whole)
     assert begun().folder != first.folder, "that one is finished"
 
 

@@ -222,6 +222,11 @@ def test_what_was_read_is_used_again_until_a_file_or_an_option_changes(tmp_path:
         [1, -1],
     ]
     said.clear()
+    for path in sorted((tmp_path / "work" / "texts").iterdir()):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        again()
+        assert path.read_bytes() == whole and said == []
     again(skip_empty=True)
     file.write_text(CSV.replace("same", "SAME"))
     assert documents(again()) == ["SAME", "other"] and said == []
