@@ -13,6 +13,7 @@ from typing import Any, Final
 from ttf.errors import ConfigError
 from ttf.tools.ab.setup import Arm
 from ttf.tools.studies.child import ask
+from ttf.tools.studies.same_data import data_of
 from ttf.tools.studies.study import sha256_of
 
 EVALUATIONS: Final = 6  # Evaluations during a repeat, by default: enough for recall against time.
@@ -135,8 +136,8 @@ def _with_slugs(arms: Sequence[Arm]) -> tuple[Arm, ...]:
 
 def check_arms(
     arms: Sequence[Arm], sets: Sequence[str], steps: int | None
-) -> tuple[tuple[Arm, ...], list[str]]:
-    """The arms with their defaults filled in, and notes about them.
+) -> tuple[tuple[Arm, ...], list[str], list[str]]:
+    """The arms with their defaults filled in, notes about them, and the paths of their data.
 
     Resolves all configurations in one child process. Raises ConfigError with all problems.
     """
@@ -150,7 +151,8 @@ def check_arms(
         replace(arm, evaluate_every=_evaluate_every(values, steps))
         for arm, values in zip(arms, resolved, strict=True)
     ]
-    return tuple(out), list(_notes(out, resolved))
+    data = {uri for values in resolved for uri in data_of(values["flat"], Path.cwd())}
+    return tuple(out), list(_notes(out, resolved)), sorted(data)
 
 
 def _problems(arms: Sequence[Arm], resolved: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from ttf.rundir.confined import is_plain_name
@@ -107,6 +107,7 @@ class ABSetup:
     power: float = 0.8
     margins: Mapping[str, float] = field(default_factory=dict)  # by measure, if not the default
     commands: CommandTerms | None = None  # None: the arms are configurations
+    data_seen: Mapping[str, str] = field(default_factory=dict)  # see `ttf.tools.studies.study`
 
     @property
     def problem(self) -> str:
@@ -136,7 +137,8 @@ class ABSetup:
 
     @property
     def identity(self) -> object:
-        return self
+        # Other data under the same names is the same study, which says so.
+        return replace(self, data_seen={})
 
     @property
     def configs(self) -> Mapping[str, str]:

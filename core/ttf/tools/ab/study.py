@@ -28,6 +28,7 @@ from ttf.tools.ab.sample import Sample
 from ttf.tools.ab.setup import ABSetup, Better, Cell, next_wave
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.same_data import fingerprints
 from ttf.tools.studies.started_here import WouldRun
 from ttf.tools.studies.study import RESULT, Study
 from ttf.tools.tickets.facts import host_name
@@ -60,6 +61,8 @@ class ABStudy(Study[ABSetup, Sample]):
 
     def settings(self) -> dict[str, Any]:
         setup = asdict(self.setup)
+        if not self.setup.data_seen:  # as before there were fingerprints
+            del setup["data_seen"]
         if self.setup.commands is None:  # as before there were arms that are commands
             del setup["commands"]
             for arm in setup["arms"]:
@@ -275,10 +278,17 @@ def files_setup(
     **setup_fields: Any,
 ) -> ABSetup:
     """What a user who gives these files here wants to compare. Raises ConfigError."""
-    arms, notes = check_arms(arms_from(files, vary), sets, steps)
+    arms, notes, data = check_arms(arms_from(files, vary), sets, steps)
     for note in notes:
         say(note)
-    return ABSetup(arms=arms, sets=tuple(sets), steps=steps, cwd=str(Path.cwd()), **setup_fields)
+    return ABSetup(
+        arms=arms,
+        sets=tuple(sets),
+        steps=steps,
+        cwd=str(Path.cwd()),
+        data_seen=fingerprints(data),
+        **setup_fields,
+    )
 
 
 def begin_commands(

@@ -61,6 +61,10 @@ class Experiment(ABC):
         """The SHA-256 of every file that must not change during the study, by its path."""
 
     @property
+    def data_seen(self) -> Mapping[str, str]:
+        return {}  # It looks for a crash, and compares no figures.
+
+    @property
     def problem(self) -> str:
         """Why this cannot be a setup; empty if it can. It may come from a study.json that this
         program did not write."""

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from ttf.errors import (
     ArtifactDamaged,
     ConfigError,
+    DataChanged,
     DataMissing,
     EntryRefused,
     FolderInUse,
@@ -45,6 +46,7 @@ from ttf.rundir.removing import remove, remove_if_there
 from ttf.rundir.run_folder import note_pid, noted_pid
 from ttf.text.limited_json import parsed_json
 from ttf.text.shell import quoted
+from ttf.tools.studies.same_data import fingerprints
 from ttf.tools.studies.started_here import WouldRun, note_start, refuse_strangers
 
 if TYPE_CHECKING:
@@ -65,6 +67,10 @@ class StudySetup(Protocol):
     @property
     def configs(self) -> Mapping[str, str]:
         """The SHA-256 of every configuration, by its path."""
+
+    @property
+    def data_seen(self) -> Mapping[str, str]:
+        """Fingerprints of the files that all runs read, by their paths; see `fingerprints`."""
 
 
 SetupT = TypeVar("SetupT", bound=StudySetup)
@@ -162,6 +168,7 @@ class Study(ABC, Generic[SetupT, RunT]):
             study.allow_remote = allow_remote
             study._refuse_strangers(given)
             study._refuse_changed_configs()
+            study._refuse_changed_data()
             removing.remove_leftovers(folder, folder)
             study._remove_unfinished_runs()
         except BaseException:
@@ -263,6 +270,19 @@ class Study(ABC, Generic[SetupT, RunT]):
             raise ConfigError(
                 f"{', '.join(changed)}: changed since the start of the study in {self.folder}.",
                 hint="Restore the original, or start a new study.",
+            )
+
+    def _refuse_changed_data(self) -> None:
+        """Runs of other data cannot be compared with those that are there."""
+        now = fingerprints(self.setup.data_seen)
+        changed = [path for path, seen in self.setup.data_seen.items() if now[path] != seen]
+        if changed and self.runs:
+            what = "; ".join(
+                f"{path} ({now[path]}, then {self.setup.data_seen[path]})" for path in changed
+            )
+            raise DataChanged(
+                f"The data of the study in {self.folder} are others than at its start: {what}.",
+                hint="Put the original back, or start a new study with another --out.",
             )
 
     def _remove_unfinished_runs(self) -> None:

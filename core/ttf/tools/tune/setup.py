@@ -71,6 +71,7 @@ class TuneSetup:
     facts: TuneFacts
     cwd: str
     asked: str  # SHA-256 of what the user asked for, without the budget
+    data_seen: Mapping[str, str] = field(default_factory=dict)  # see `ttf.tools.studies.study`
 
     @property
     def problem(self) -> str:

@@ -24,6 +24,7 @@ from ttf.text.numbers import duration
 from ttf.tools.studies.carry_out import Limits, Planner, Watcher, carry_out
 from ttf.tools.studies.child import ask
 from ttf.tools.studies.one_run import FinishedRun, StartedRun
+from ttf.tools.studies.same_data import data_of, fingerprints
 from ttf.tools.studies.study import Study, sha256_of
 from ttf.tools.tune import search, space as spaces
 from ttf.tools.tune.runs import TrialRun, behind_at, finish_trial, scores_so_far, start_trial
@@ -179,6 +180,7 @@ def setup_from(found: Mapping[str, Any], request: TuneRequest) -> TuneSetup:
         facts=facts,
         cwd=str(Path.cwd()),
         asked=request.identity,
+        data_seen=fingerprints(data_of(settled, Path.cwd())),
     )
 
 

@@ -25,10 +25,10 @@ def test_every_problem_of_every_arm_is_told_once_before_anything_runs(files: lis
 def test_arms_are_evaluated_on_their_way_unless_they_say_when(files: list[Path]) -> None:
     a, b = files
     b.write_text("[evaluate]\nevery = 'end'\n[train]\nsteps = 30\n")
-    arms, notes = check_arms(arms_from([a, b]), (), None)
+    arms, notes, _ = check_arms(arms_from([a, b]), (), None)
     assert [arm.evaluate_every for arm in arms] == [5, None] and not notes
     a.write_text("")
     b.write_text("")
-    arms, notes = check_arms(arms_from([a, b]), (), 100)
+    arms, notes, _ = check_arms(arms_from([a, b]), (), 100)
     assert [arm.evaluate_every for arm in arms] == [17, 17]
     assert "the same configuration" in notes[0]

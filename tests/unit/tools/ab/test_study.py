@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ttf
-from ttf.errors import ArtifactDamaged, BadData, ConfigError, DataMissing, FolderInUse, GaveUp
+from ttf.errors import (
+    ArtifactDamaged,
+    BadData,
+    ConfigError,
+    DataChanged,
+    DataMissing,
+    FolderInUse,
+    GaveUp,
+)  # fmt: skip
 from ttf.tools.ab import finish, study
 from ttf.tools.ab.progress import RepeatLines
 from ttf.tools.ab.repeat import finished_repeat
@@ -20,6 +28,7 @@ from ttf.tools.ab.setup import Cell, next_wave
 from ttf.tools.ab.study import ABLimits, ABStudy, begin, carry_on
 from ttf.tools.studies.carry_out import Watcher
 from ttf.tools.studies.one_run import FinishedRun
+from ttf.tools.studies.same_data import fingerprints
 
 
 @dataclass
@@ -79,7 +88,7 @@ def repeats(monkeypatch: pytest.MonkeyPatch) -> Repeats:
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ABStudy]]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ttf.tools.ab.study.check_arms", lambda arms, sets, steps: (arms, []))
+    monkeypatch.setattr("ttf.tools.ab.study.check_arms", lambda arms, sets, steps: (arms, [], []))
     for name in ("a", "b"):
         Path(f"{name}.toml").touch()
     opened: list[ABStudy] = []
@@ -172,6 +181,30 @@ def test_what_was_interrupted_goes_on_with_the_same_words_and_does_nothing_twice
     assert cut.value.hint is not None and "remove this line" in cut.value.hint
     journal.write_text(whole)
     assert begun().folder != first.folder, "that one is finished"
+
+
+def test_a_study_does_not_go_on_with_other_data(
+    repeats: Repeats, begun: Callable[..., ABStudy], tmp_path: Path
+) -> None:
+    pairs = tmp_path / "pairs.bin"
+    pairs.write_bytes(b"a" * 1000)
+    repeats.stop_after = 3
+    first = begun()
+    first.setup = replace(first.setup, data_seen=fingerprints([str(pairs)]))
+    first.write_settings()
+    with pytest.raises(KeyboardInterrupt):
+        run(first)
+    first.close()
+    repeats.stop_after = 1000
+    pairs.write_bytes(b"a" * 999 + b"b")
+    with pytest.raises(DataChanged, match=r"pairs\.bin \(1,000 bytes, .*, then 1,000 bytes"):
+        begun()
+    pairs.unlink()
+    with pytest.raises(DataChanged, match="missing: No such file"):
+        ABStudy.open(first.folder)
+    pairs.write_bytes(b"a" * 1000)
+    second = begun()
+    assert second.folder == first.folder and run(second) == "all"
 
 
 def test_other_words_are_another_study(repeats: Repeats, begun: Callable[..., ABStudy]) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from ttf.tools.ab.setup import ABSetup
 from ttf.tools.studies.child import ask
+from ttf.tools.studies.same_data import KEYS
 from ttf.tools.tickets import facts
 from ttf.tools.tickets.own import Own
 
-_DATA: Final = ("data.pairs", "data.bank", "data.context", "train.init")
 _RESOLVE: Final = "ttf.tools.ab.resolve_task:resolve_arms"
 
 
@@ -50,7 +50,7 @@ def _data(setup: ABSetup) -> dict[str, str]:
     resolved = ask(_RESOLVE, {"arms": request}, to="read the configurations")["arms"]
     found: dict[str, str] = {}
     for arm, values in zip(setup.arms, resolved, strict=True):
-        for key in _DATA:
+        for key in KEYS:
             uri = values.get("flat", {}).get(key)
             if uri:
                 path = str(uri) if "://" in str(uri) else str(Path(setup.cwd, str(uri)))
