@@ -122,7 +122,7 @@ def test_an_index_that_cannot_fit_the_budget_is_refused_with_the_figure(
 def test_a_closed_miner_says_that_it_is_closed(kind: Kind, built: Built) -> None:
     miner = built(BANK[:500])
     miner.close()
-    with pytest.raises(ConfigError, match="or the miner is already closed"):
+    with pytest.raises(ConfigError, match="the miner is closed"):
         miner.search(QUERIES[:2], 3)
 
 
