@@ -13,15 +13,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ttf import Availability
+from ttf import Availability, refuse_foreign
 from ttf_observers._tracker import Point, TrackerSink, flat, run_key
 
 INSTALL: Final = 'pip install "twotower[mlflow]"'
 _MARK: Final = "perf/step_s"
 """Every step has it."""
 _TAG: Final = "ttf.key"
+_FILE: Final = "mlflow.db"
 _MOST_METRICS: Final = 1000  # of one call, which is one transaction
 _MOST_PARAMS: Final = 100
+
+
+def place_of(run_dir: Path) -> str:
+    """Where MLflow keeps runs. Raises EntryRefused for a link beside a received run: SQLite would
+    write where it leads."""
+    given = os.environ.get("MLFLOW_TRACKING_URI")
+    if given:
+        return given
+    refuse_foreign(run_dir.parent, [f"{_FILE}{end}" for end in ("", "-journal", "-wal", "-shm")])
+    return f"sqlite:///{run_dir.parent / _FILE}"
 
 
 class _Run:
@@ -30,8 +41,7 @@ class _Run:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         from mlflow import MlflowClient
 
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run_dir.parent / 'mlflow.db'}"
-        self._client = MlflowClient(tracking_uri=uri)
+        self._client = MlflowClient(tracking_uri=place_of(run_dir))
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "ttf"
         experiment = self._client.get_experiment_by_name(name)
         where = (
