@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ttf_observers.mlflow_sink import place_of
 
 from ttf.errors import EntryRefused
+from ttf_observers.mlflow_sink import place_of
 
 
 @pytest.mark.parametrize("name", ["mlflow.db", "mlflow.db-wal"])
