@@ -12,15 +12,18 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from tests.kit import slow_cable
 from tests.kit.processes import alive
 
 _NETNS: Final = Path("/etc/netns")
+ROOT: Final = Path(__file__).parents[2]
 _DROP: Final = "1,6 0 0 2"
 _LEAVE_S: Final = 10.0
 _numbers = itertools.count()
@@ -76,15 +79,17 @@ class Host:
 
 
 class Hosts:
-    """`with` leaves neither namespaces nor processes."""
+    """`with` leaves neither namespaces nor processes. `slow`: the cable is `tests.kit.slow_cable`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, slow: bool = False) -> None:
+        self._slow = slow
+        self._relay: subprocess.Popen[str] | None = None
         number = f"{os.getpid() % 100_000}n{next(_numbers)}"
         self.a, self.b = (
             Host(
                 name=f"host-{letter}",
                 space=f"ttf{number}{letter}",
-                device=f"v{letter}0",
+                device=slow_cable.DEVICE if slow else f"v{letter}0",
                 address=f"10.77.0.{place}",
             )
             for place, letter in ((1, "a"), (2, "b"))
@@ -110,14 +115,28 @@ class Hosts:
             folder = _NETNS / host.space
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "hosts").write_text(names)
-        a, b = self.a, self.b
-        ends = ["netns", a.space, "type", "veth", "peer", "name", b.device, "netns", b.space]
-        _run("ip", "link", "add", a.device, *ends)
-        for host in (a, b):
+        if self._slow:
+            self._begin_relay()
+        else:
+            self._join()
+        for host in (self.a, self.b):
             _run("ip", "-n", host.space, "addr", "add", f"{host.address}/24", "dev", host.device)
             for device in (host.device, "lo"):
                 _run("ip", "-n", host.space, "link", "set", device, "up")
             _run("tc", "-n", host.space, "qdisc", "add", "dev", host.device, "clsact")
+
+    def _join(self) -> None:
+        a, b = self.a, self.b
+        ends = ["netns", a.space, "type", "veth", "peer", "name", b.device, "netns", b.space]
+        _run("ip", "link", "add", a.device, *ends)
+
+    def _begin_relay(self) -> None:
+        words = [sys.executable, "-m", "tests.kit.slow_cable", self.a.space, self.b.space]
+        self._relay = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert self._relay.stdout is not None
+        assert self._relay.stdout.readline().strip() == slow_cable.READY
 
     def cut(self, direction: Direction = "both") -> None:
         """Packets are dropped from now on; both sides find that out by themselves."""
@@ -139,6 +158,9 @@ class Hosts:
             shutil.rmtree(_NETNS / host.space, ignore_errors=True)
         with contextlib.suppress(OSError):  # somebody else's are there
             _NETNS.rmdir()
+        if self._relay is not None:
+            with self._relay as relay:
+                relay.kill()
 
 
 def _gone(pids: list[int]) -> None:

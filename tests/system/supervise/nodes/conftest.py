@@ -57,3 +57,13 @@ def hosts() -> Iterator[Hosts]:
         pytest.skip(why)
     with Hosts() as made:
         yield made
+
+
+@pytest.fixture
+def far_hosts() -> Iterator[Hosts]:
+    """Two of them, whose cable is slow and loses packets."""
+    why = kit.missing() or ("" if Path("/dev/net/tun").exists() else "there is no /dev/net/tun")
+    if why:
+        pytest.skip(why)
+    with Hosts(slow=True) as made:
+        yield made
