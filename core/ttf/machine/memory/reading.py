@@ -21,7 +21,7 @@ from ttf.text.numbers import parse_bytes, size
 
 VARIABLE: Final = "TTF_READ_MEMORY"
 ROOM: Final = 900 << 20
-_TIMES: Final = 2
+_TIMES: Final = 4
 _MOST_FILES: Final = 10_000
 # What the libraries that read say if the kernel refuses memory.
 _REFUSED: Final = (
