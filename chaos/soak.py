@@ -170,7 +170,8 @@ def _judge(made: Soak, place: Place, calm: Place, code: int) -> None:
 
 
 def thirds(looks: Sequence[Look]) -> tuple[Look, Look]:
-    """The medians of the first and of the last third."""
+    """The medians of the first and of the last third; of processes the fewest, because a worker of the
+    miner is there from a round to the next death only."""
     third = max(1, len(looks) // 3)
     return _median(looks[:third]), _median(looks[-third:])
 
@@ -179,7 +180,8 @@ def _median(looks: Sequence[Look]) -> Look:
     def of(name: str) -> int:
         return int(statistics.median([getattr(look, name) for look in looks] or [0]))
 
-    return Look(fds=of("fds"), threads=of("threads"), rss=of("rss"), processes=of("processes"))
+    fewest = min((look.processes for look in looks), default=0)
+    return Look(fds=of("fds"), threads=of("threads"), rss=of("rss"), processes=fewest)
 
 
 def nothing_grew(looks: Sequence[Look], verdict: Verdict) -> None:
