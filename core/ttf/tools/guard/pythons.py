@@ -62,11 +62,13 @@ class PythonEnd:
 
 
 class Pythons:
-    """Those of one start of the command."""
+    """Those of one start of the command; made before it starts."""
 
-    def __init__(self, stacks: Stacks, relayed: tuple[int, int], log: Path | None) -> None:
-        """`relayed`: device and inode of the command's standard error, which the guard reads."""
-        self._stacks, self._relayed = stacks, relayed
+    relayed: tuple[int, int] = 0, 0
+    """Device and inode of the command's standard error, which the guard reads."""
+
+    def __init__(self, stacks: Stacks, log: Path | None) -> None:
+        self._stacks = stacks
         self._log = None if log is None else named_log(log)
         self._log_path = log
         self._departures = Departures()
@@ -179,7 +181,7 @@ class Pythons:
         targets = self._targets(pid)
         out, err = targets.get(1), targets.get(2)
         at_err = self._to(pid, 2, err)
-        if err is None or (err.device, err.inode) == self._relayed:
+        if err is None or (err.device, err.inode) == self.relayed:
             at_err = relayed
         elif not at_err:
             at_err = self._named()
@@ -235,7 +237,7 @@ class Pythons:
 
     def _pipes(self, pid: int) -> Iterator[Target]:
         for target in self._targets(pid).values():
-            if target.kind == "pipe" and (target.device, target.inode) != self._relayed:
+            if target.kind == "pipe" and (target.device, target.inode) != self.relayed:
                 yield target
 
     def _targets(self, pid: int) -> dict[int, Target]:

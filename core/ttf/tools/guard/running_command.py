@@ -76,10 +76,16 @@ class RunningCommand:
         self._terminal, self._say = terminal, say
         self._began = time.monotonic()
         self.native = NativeStacks(options.words) if options.core else None
-        with self.native.allowed() if self.native else contextlib.nullcontext():
-            self.command = Command(options.words, environment, tree, terminal)
+        # First: it sees how long our files are, and a command may write and die at once.
+        self.pythons = Pythons(stacks, options.log)
+        try:
+            with self.native.allowed() if self.native else contextlib.nullcontext():
+                self.command = Command(options.words, environment, tree, terminal)
+        except BaseException:
+            self.pythons.close()
+            raise
+        self.pythons.relayed = self.command.relayed
         self.relay = Relay(self.command.stderr)
-        self.pythons = Pythons(stacks, self.command.relayed, options.log)
         self.witness = Witness("command", self.command.pid, tree=True)
         self.curve = MemoryCurve(self.command.pid, memory)
         with contextlib.suppress(ProcessLookupError):
