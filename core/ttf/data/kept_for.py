@@ -8,13 +8,13 @@ depends on the size and the times of the files. The time of the last change (cti
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from ttf.contracts import VectorSource
 from ttf.data.sources import StackedRows, WithColumn
 from ttf.data.vectors import RowView, UnitRows
+from ttf.incidents.inputs import files_below
 
 
 def content_key(source: VectorSource) -> str:
@@ -29,20 +29,11 @@ def times_of(uri: str) -> str:
     if not path.exists():
         return ""
     digest = hashlib.blake2b(digest_size=16)
-    for file in _files(path):
+    for file in files_below(path) if path.is_dir() else [path]:
         found = file.stat()
         told = str(file.relative_to(path)), found.st_size, found.st_mtime_ns, found.st_ctime_ns
         digest.update(repr(told).encode())
     return digest.hexdigest()
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    for base, folders, names in os.walk(path):
-        folders.sort()
-        yield from (Path(base, name) for name in sorted(names))
 
 
 def _stored(source: VectorSource) -> Iterator[VectorSource]:

@@ -136,11 +136,12 @@ def _look(path: Path, most: int = _MOST_FILES) -> Iterator[tuple[str, Identity]]
     if not path.is_dir():
         yield "", Identity.of(path, sampled=True)
         return
-    for file in itertools.islice(_files_below(path), most):
+    for file in itertools.islice(files_below(path), most):
         yield str(file.relative_to(path)), Identity.of(file, sampled=False)
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files of a folder and its folders, in the order of their names."""
     for base, folders, names in os.walk(folder):
         folders.sort()
         yield from (Path(base, name) for name in sorted(names))

@@ -39,7 +39,6 @@ OUTSIDE = {
     "incidents/disks.py": SYSTEM,
     "incidents/core_file.py": "settings of the system; removes what the kernel wrote for our child",
     "incidents/inputs.py": "lists the files of a store that was opened, and opens each by the door",
-    "data/kept_for.py": "lists the files of a store that was opened, and opens none",
     "machine/devices.py": MESSAGE,
     "rundir/own_notes.py": "a note of this user alone, in the cache, which no folder holds",
     "tools/import_/carry_out.py": "removes an empty folder that it made a moment ago",
