@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -49,6 +49,7 @@ class Arm:
     batch: int = 4096
     threads: int = 2
     limit: int = 0  # Of the control group; 0: none.
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 # --- the process of an arm -------------------------------------------------------------------------
@@ -106,7 +107,10 @@ def started(arm: Arm) -> Iterator[subprocess.Popen[str]]:
         group.mkdir()
         (group / "memory.limit_in_bytes").write_text(str(arm.limit))
         words = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *words]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | arm.environment
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     try:
         assert process.stdout is not None
         process.stdout.readline()
@@ -202,7 +206,10 @@ def four_times(args: argparse.Namespace) -> None:
             ahead=args.ahead,
             limit=quarter + _OTHER_BYTES,
         )
-        compare([whole, ahead], warm=[130, 130], block=args.block, blocks=args.blocks)
+        passive = replace(
+            ahead, name="... threads that sleep", environment={"OMP_WAIT_POLICY": "passive"}
+        )
+        compare([whole, ahead, passive], warm=[130] * 3, block=args.block, blocks=args.blocks)
 
 
 def against_lru(args: argparse.Namespace) -> None:
